@@ -1,0 +1,1 @@
+"""Core of joyrl: config, plan, simulators, policies, algorithms and the training engine."""

@@ -1,0 +1,1 @@
+"""Pure tensor functions: masks, advantages, filters, losses."""

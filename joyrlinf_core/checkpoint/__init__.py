@@ -1,0 +1,1 @@
+"""Atomic checkpoints with a manifest."""

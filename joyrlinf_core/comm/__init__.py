@@ -1,0 +1,1 @@
+"""Process groups and collectives; the only package that calls torch.distributed."""

@@ -1,0 +1,1 @@
+"""Checks of this machine and of a config; functions that return findings."""

@@ -1,0 +1,1 @@
+"""The loops: rollout, learner, evaluator, runner. Owns the order, owns no maths."""

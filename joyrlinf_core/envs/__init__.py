@@ -1,0 +1,1 @@
+"""Simulators. One file a simulator; its name is `env.train.type`."""

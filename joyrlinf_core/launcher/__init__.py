@@ -1,0 +1,1 @@
+"""From plan to processes: run directory, torchrun, supervision."""

@@ -1,0 +1,1 @@
+"""Events, sinks, performance summary, reader."""

@@ -1,0 +1,123 @@
+"""Typed events of `events.jsonl`, the source of truth of a run.
+
+One JSON object a line: `{"kind", "time", "rank", ...fields}`. Every rank appends whole lines;
+console, TensorBoard, `perf_summary.json` and `joyrl runs` are readers or sinks of these. Standard
+library alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Event:
+    """Base of every event."""
+
+    kind: ClassVar[str] = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the event's own fields and its kind."""
+        return {"kind": self.kind, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class RunStarted(Event):
+    """A process group of workers is up (also after a resume). Rank 0 only."""
+
+    kind: ClassVar[str] = "run_started"
+    job: str
+    run_dir: str
+    world_size: int
+    start_step: int
+    total_steps: int
+    """Steps that the job will make in all; optimizer steps for `sft`, episodes for `eval`."""
+    versions: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, str] = field(default_factory=dict)
+    """What was chosen here: device, threads, renderer, policy size."""
+
+
+@dataclass(frozen=True)
+class Phase(Event):
+    """Heartbeat: a rank entered a phase (reset, rollout, update, eval, save, demos, load).
+
+    All ranks.
+    """
+
+    kind: ClassVar[str] = "phase"
+    phase: str
+    step: int
+    done: int = 0
+    """Units done inside the phase, for a progress bar."""
+    total: int = 0
+    """Units of the phase; 0 where unknown."""
+
+
+@dataclass(frozen=True)
+class Step(Event):
+    """One finished training step (train) or log interval (sft).
+
+    Rank 0 only; metrics are over all ranks.
+    """
+
+    kind: ClassVar[str] = "step"
+    step: int
+    """Steps finished, counted from 1."""
+    metrics: dict[str, float]
+    timings: dict[str, float]
+    """Wall seconds by phase; they add up to at most `seconds`."""
+    seconds: float
+
+
+@dataclass(frozen=True)
+class EvalResult(Event):
+    """One evaluation on held-out episodes. Rank 0 only."""
+
+    kind: ClassVar[str] = "eval"
+    step: int
+    label: str
+    """When: `start`, `interval`, `end`, `sft`, `eval`."""
+    episodes: int
+    success_rate: float
+    ci_low: float
+    """Lower end of the 95 % Wilson interval."""
+    ci_high: float
+    """Upper end."""
+    per_task: dict[str, float]
+    mean_steps: float
+    """Mean episode length in env steps."""
+    seconds: float
+
+
+@dataclass(frozen=True)
+class CheckpointSaved(Event):
+    """A checkpoint or policy directory is complete on disk. Rank 0 only."""
+
+    kind: ClassVar[str] = "checkpoint"
+    step: int
+    path: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Warned(Event):
+    """Something that does not stop the run but should be looked at; says what to do."""
+
+    kind: ClassVar[str] = "warning"
+    code: str
+    message: str
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class Finished(Event):
+    """The job ended by itself or on a stop request. Rank 0 only."""
+
+    kind: ClassVar[str] = "finished"
+    status: str
+    """`completed` or `stopped`."""
+    step: int
+    seconds: float

@@ -1,0 +1,1 @@
+"""The plan: placement, batch arithmetic, rules. Pure Python."""

@@ -1,0 +1,1 @@
+"""Policies. One file or package a model family; its name is `actor.model.model_type`."""

@@ -1,0 +1,77 @@
+"""Name -> module look-up: the file's name is the registered name.
+
+`envs/metaworld.py` is `type: metaworld`. A registered module exports `Config`, the pydantic class
+of its section, which builds the runtime object; for advantages and losses it exports `compute`.
+Third parties use an entry point in the group `joyrl.<kind>`, or `pkg.module:Attr` as the name.
+Nothing is imported for a name to exist, so there is no registration step that can be forgotten.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+from importlib.metadata import entry_points
+from typing import Any, Literal
+
+Kind = Literal["envs", "policies", "advantages", "losses"]
+
+_PACKAGES: dict[Kind, str] = {
+    "envs": "joyrlinf_core.envs",
+    "policies": "joyrlinf_core.policies",
+    "advantages": "joyrlinf_core.algorithms.advantages",
+    "losses": "joyrlinf_core.algorithms.losses",
+}
+_EXPORT: dict[Kind, str] = {
+    "envs": "Config",
+    "policies": "Config",
+    "advantages": "compute",
+    "losses": "compute",
+}
+
+
+class UnknownNameError(LookupError):
+    """No module of that name; `known` lists the names that exist."""
+
+    def __init__(self, kind: Kind, name: str, known: list[str]) -> None:
+        super().__init__(f"unknown {kind} name '{name}'; known: {', '.join(known)}")
+        self.known = known
+
+
+def names(kind: Kind) -> list[str]:
+    """Return every built-in and entry-point name of a kind, sorted."""
+    package = importlib.import_module(_PACKAGES[kind])
+    found = {
+        info.name
+        for info in pkgutil.iter_modules(package.__path__)
+        if hasattr(importlib.import_module(f"{package.__name__}.{info.name}"), _EXPORT[kind])
+    }
+    found |= {point.name for point in entry_points(group=f"joyrl.{kind}")}
+    return sorted(found)
+
+
+def load(kind: Kind, name: str) -> Any:
+    """Return what a name stands for: a config class (envs, policies), or a module.
+
+    Args:
+        kind: Which table.
+        name: File name without `.py`, entry-point name, or `pkg.module:Attr`.
+
+    Raises:
+        UnknownNameError: No such name, or the module does not export what its kind must.
+    """
+    if ":" in name:
+        module_name, attribute = name.split(":", 1)
+        try:
+            return getattr(importlib.import_module(module_name), attribute)
+        except (ImportError, AttributeError) as error:
+            raise UnknownNameError(kind, name, names(kind)) from error
+    for point in entry_points(group=f"joyrl.{kind}", name=name):
+        return point.load()
+    path = f"{_PACKAGES[kind]}.{name}"
+    if not name.isidentifier() or importlib.util.find_spec(path) is None:
+        raise UnknownNameError(kind, name, names(kind))
+    module = importlib.import_module(path)
+    if not hasattr(module, _EXPORT[kind]):
+        raise UnknownNameError(kind, name, names(kind))
+    return module.Config if _EXPORT[kind] == "Config" else module
