@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
+    from joyrlinf_core.batch.demonstration import Demonstration
     from joyrlinf_core.batch.observation import Observation
     from joyrlinf_core.config.schema import EpisodeId
 
@@ -60,31 +61,6 @@ class ChunkResult:
     success: np.ndarray
     steps: np.ndarray
     frame: Frame
-
-
-@dataclass(frozen=True)
-class Demonstration:
-    """One scripted episode.
-
-    Attributes:
-        episode: What it started from.
-        prompt: Language instruction.
-        state: float32 [L, S], state before each action.
-        actions: float32 [L, D], the expert's clean actions (labels).
-        executed: float32 [L, D], the actions that were executed, noise included.
-        frame_steps: int64 [F], steps at which a picture was taken.
-        images: uint8 [F, V, H, W, 3], the pictures.
-        success: Whether the task was solved.
-    """
-
-    episode: EpisodeId
-    prompt: str
-    state: np.ndarray
-    actions: np.ndarray
-    executed: np.ndarray
-    frame_steps: np.ndarray
-    images: np.ndarray
-    success: bool
 
 
 class Simulator(Protocol):
@@ -152,12 +128,14 @@ class VecEnv(ABC):
     @abstractmethod
     def reset(self, slots: Tensor, episodes: Sequence[EpisodeId]) -> Observation:
         """Start `episodes[i]` in slot `slots[i]` (int64 [m]); returns these m observations in
-        order."""
+        order.
+        """
 
     @abstractmethod
     def send(self, slots: Tensor, actions: Tensor, *, final_frames: bool = False) -> None:
         """Start a chunk: `actions` float32 [m, C, D] for slots int64 [m], ascending. Does not
-        wait."""
+        wait.
+        """
 
     @abstractmethod
     def recv(self) -> ChunkStep:

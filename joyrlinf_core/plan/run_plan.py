@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from joyrlinf_core.config.schema import Config
 
@@ -74,6 +74,9 @@ class RunPlan(BaseModel):
 
     schema_version: Literal[1] = 1
     job: Job
+    args: dict[str, str] = Field(default_factory=dict)
+    """Inputs of the job that are no config: `output` (sft: policy directory to write), `policy` and
+    `checkpoint` (eval: what to evaluate)."""
     config: Config
     placement: Placement
     batch: BatchPlan

@@ -1,0 +1,1 @@
+"""Demonstrations on disk: the plain joyrl format, LeRobot data sets, training samples."""
