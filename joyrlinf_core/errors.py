@@ -147,3 +147,7 @@ class SimulatorCrashError(RunFailedError):
 
 class CheckpointError(RunFailedError):
     """A checkpoint or policy directory can't be read, or does not fit."""
+
+
+class DemonstrationError(RunFailedError):
+    """Demonstrations on disk can't be read or written, or do not fit."""
