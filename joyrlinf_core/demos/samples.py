@@ -1,0 +1,118 @@
+"""From demonstrations to training samples: one per picture, with the actions that follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from joyrlinf_core.batch.demonstration import Demonstration
+from joyrlinf_core.demos.store import check_demonstration
+from joyrlinf_core.errors import DemonstrationError
+
+
+@dataclass(frozen=True)
+class SampleSet:
+    """N samples. H is the policy's horizon.
+
+    Attributes:
+        images: uint8 [N, V, H_img, W_img, 3], RGB.
+        state: float32 [N, S], unnormalised, at the picture's step.
+        task: int64 [N].
+        actions: float32 [N, H, D], the expert's clean actions from the picture's step on. After the
+            end they repeat the last one.
+        valid: bool [N, H]; False where the demonstration had ended.
+    """
+
+    images: np.ndarray
+    state: np.ndarray
+    task: np.ndarray
+    actions: np.ndarray
+    valid: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.task)
+
+
+class ColumnStats(NamedTuple):
+    """Statistics of a vector, one number per dimension."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    q01: tuple[float, ...]
+    q99: tuple[float, ...]
+
+
+def build_samples(demonstrations: Iterable[Demonstration], horizon: int) -> SampleSet:
+    """Cut demonstrations into samples, in their order.
+
+    Args:
+        demonstrations: At least one with a picture; equal sizes.
+        horizon: H, actions per sample.
+
+    Raises:
+        DemonstrationError: There is no picture at all, a demonstration is malformed, or its sizes
+            differ from the first one's.
+    """
+    parts: list[SampleSet] = []
+    for index, demo in enumerate(demonstrations):
+        check_demonstration(demo, f"demonstration {index}")
+        part = _cut(demo, horizon)
+        if parts:
+            _check_same_sizes(parts[0], part, index)
+        parts.append(part)
+    if not any(len(part) for part in parts):
+        raise DemonstrationError(f"{len(parts)} demonstrations hold no picture to train on")
+    return SampleSet(
+        images=np.concatenate([part.images for part in parts]),
+        state=np.concatenate([part.state for part in parts]),
+        task=np.concatenate([part.task for part in parts]),
+        actions=np.concatenate([part.actions for part in parts]),
+        valid=np.concatenate([part.valid for part in parts]),
+    )
+
+
+def field_stats(array: np.ndarray, std_floor: float) -> ColumnStats:
+    """Return statistics over all axes but the last.
+
+    Args:
+        array: [..., K], at least one row, finite.
+        std_floor: Smallest standard deviation that is returned, in the array's units; keeps a
+            dimension that hardly moves from being blown up by normalisation.
+
+    Returns:
+        Mean, population standard deviation, and 1 % and 99 % quantiles (linear interpolation).
+    """
+    rows = np.asarray(array, dtype=np.float64).reshape(-1, array.shape[-1])
+    q01, q99 = np.quantile(rows, (0.01, 0.99), axis=0)
+    return ColumnStats(
+        mean=tuple(rows.mean(axis=0).tolist()),
+        std=tuple(np.maximum(rows.std(axis=0), std_floor).tolist()),
+        q01=tuple(q01.tolist()),
+        q99=tuple(q99.tolist()),
+    )
+
+
+def _cut(demo: Demonstration, horizon: int) -> SampleSet:
+    """Return the samples of one demonstration."""
+    steps = demo.frame_steps[:, None] + np.arange(horizon)
+    last = len(demo.actions) - 1
+    return SampleSet(
+        images=demo.images,
+        state=demo.state[demo.frame_steps],
+        task=np.full(len(demo.frame_steps), demo.episode.task, dtype=np.int64),
+        actions=demo.actions[np.minimum(steps, last)],
+        valid=steps <= last,
+    )
+
+
+def _check_same_sizes(first: SampleSet, other: SampleSet, index: int) -> None:
+    for name in ("images", "state", "actions"):
+        expected, found = getattr(first, name).shape[1:], getattr(other, name).shape[1:]
+        if expected != found:
+            raise DemonstrationError(
+                f"demonstration {index}: {name} of one sample are {found}, those of the first"
+                f" demonstration {expected}"
+            )
