@@ -25,7 +25,8 @@ class JobContext:
         world_size: Number of ranks; the default process group is up when it is above 1.
         device: Device of this rank.
         emitter: Appends events of this rank.
-        stop_requested: True once this rank was asked to end after the current step (file or SIGTERM).
+        stop_requested: True once this rank was asked to end after the current step (file or
+            SIGTERM).
     """
 
     plan: RunPlan

@@ -1,0 +1,86 @@
+"""FSDP2 sharding, and full state dicts from replicated or sharded weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch.distributed as dist
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+
+if TYPE_CHECKING:
+    import torch
+    from torch.optim.lr_scheduler import LRScheduler
+
+    from joyrlinf_core.policies.base import Policy
+
+_FORWARD_METHODS = ("predict", "evaluate", "sft_loss")
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """What a checkpoint holds of the learner, with full (unsharded) tensors.
+
+    Attributes:
+        model: State dict of the policy's module.
+        optimizer: State dict of the optimizer, keyed by parameter names when it comes from shards.
+        scheduler: State dict of the schedule.
+    """
+
+    model: dict[str, Any]
+    optimizer: dict[str, Any]
+    scheduler: dict[str, Any]
+
+
+def shard(policy: Policy, device: torch.device) -> None:
+    """Shard a policy in place over all ranks: its units one by one, then the rest."""
+    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+    for unit in policy.shard_units():
+        fully_shard(unit, mesh=mesh)
+    fully_shard(policy.module, mesh=mesh)
+    for name in _FORWARD_METHODS:
+        if hasattr(policy.module, name):
+            register_fsdp_forward_method(policy.module, name)
+
+
+def full_state(
+    policy: Policy, optimizer: torch.optim.Optimizer, scheduler: LRScheduler, *, sharded: bool
+) -> TrainingState:
+    """Return the whole state; on sharded weights a collective that fills rank 0 alone."""
+    if not sharded:
+        return TrainingState(
+            policy.module.state_dict(), optimizer.state_dict(), scheduler.state_dict()
+        )
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    return TrainingState(
+        get_model_state_dict(policy.module, options=options),
+        get_optimizer_state_dict(policy.module, optimizer, options=options),
+        scheduler.state_dict(),
+    )
+
+
+def load_full_state(
+    policy: Policy,
+    optimizer: torch.optim.Optimizer,
+    scheduler: LRScheduler,
+    state: TrainingState,
+    *,
+    sharded: bool,
+) -> None:
+    """Load what `full_state` returned; every rank passes the same state."""
+    if sharded:
+        options = StateDictOptions(full_state_dict=True)
+        set_model_state_dict(policy.module, state.model, options=options)
+        set_optimizer_state_dict(policy.module, optimizer, state.optimizer, options=options)
+    else:
+        policy.module.load_state_dict(state.model)
+        optimizer.load_state_dict(state.optimizer)
+    scheduler.load_state_dict(state.scheduler)

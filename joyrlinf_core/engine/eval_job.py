@@ -1,0 +1,63 @@
+"""The `eval` job: success of a policy directory or a checkpoint on held-out episodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from joyrlinf_core.checkpoint.manager import load_model_state
+from joyrlinf_core.comm.collectives import Collectives
+from joyrlinf_core.engine.evaluator import Evaluator
+from joyrlinf_core.engine.simulators import build_stages
+from joyrlinf_core.observability.events import Finished, RunStarted
+
+if TYPE_CHECKING:
+    from joyrlinf_core.engine.context import JobContext
+
+
+class EvalJob:
+    """One evaluation.
+
+    Args:
+        context: This worker. `plan.args["policy"]` is a policy directory; `plan.args["checkpoint"]`,
+            if present, a `global_step_<N>` directory whose weights replace those of the policy.
+    """
+
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+        self._collectives = Collectives(context.device)
+
+    def run(self) -> str:
+        """Evaluate and emit one `eval` event."""
+        context, args = self._context, self._context.plan.args
+        context.emitter.phase("load", 0)
+        policy = context.plan.config.actor.model.load(Path(args["policy"]))
+        step = 0
+        if "checkpoint" in args:
+            step, state = load_model_state(Path(args["checkpoint"]))
+            policy.module.load_state_dict(state)
+        policy.module.to(context.device).eval()
+        context.emitter.phase("simulators", 0)
+        envs = build_stages(context, context.plan.config.eval_env)
+        try:
+            total = context.plan.batch.eval_episodes
+            if self._collectives.is_main:
+                context.emitter.emit(self._announcement(step, total))
+            result = Evaluator(context, policy, envs, self._collectives).run(step, "eval")
+        finally:
+            for env in envs:
+                env.close()
+        if self._collectives.is_main:
+            context.emitter.emit(Finished(status="completed", step=step, seconds=result.seconds))
+        return "completed"
+
+    def _announcement(self, step: int, total: int) -> RunStarted:
+        context = self._context
+        return RunStarted(
+            job="eval",
+            run_dir=str(context.run_dir.root),
+            world_size=self._collectives.world_size,
+            start_step=step,
+            total_steps=total,
+            facts={"simulator": context.plan.config.eval_env.check_ready()},
+        )

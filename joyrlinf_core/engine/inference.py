@@ -1,0 +1,99 @@
+"""`Inference`: policy calls on observations; its random numbers do not depend on the ranks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from joyrlinf_core import seeding
+from joyrlinf_core.errors import NonFiniteError
+from joyrlinf_core.policies.base import PolicyOutput
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from joyrlinf_core.batch.observation import Observation
+    from joyrlinf_core.policies.base import Mode, Policy
+
+
+class Inference:
+    """Acts for some of the envs of the run.
+
+    Args:
+        policy: The policy.
+        device: Device of the forward pass.
+        num_envs: E, envs of all ranks: random numbers are drawn for all of them and sliced.
+        micro_batch: Rows per policy call; 0 takes all.
+    """
+
+    def __init__(
+        self, policy: Policy, device: torch.device, *, num_envs: int, micro_batch: int = 0
+    ) -> None:
+        self._policy = policy
+        self._device = device
+        self._num_envs = num_envs
+        self._micro_batch = micro_batch
+        self._drawn: tuple[tuple[int | str, ...], Mapping[str, Tensor]] | None = None
+
+    @torch.no_grad()
+    def act(
+        self, observation: Observation, columns: Tensor, *, stream: tuple[int | str, ...]
+    ) -> tuple[dict[str, Tensor], PolicyOutput]:
+        """Explore in b envs.
+
+        Args:
+            observation: Of these envs, b rows.
+            columns: int64 [b], global env numbers; they choose the rows of the drawn numbers.
+            stream: (seed, names...) of the random stream of this decision.
+
+        Returns:
+            The policy's inputs on CPU (to be stored), and its output.
+        """
+        draws = {name: value[columns] for name, value in self._draws(stream).items()}
+        inputs = self._policy.prepare(observation)
+        return inputs, self.forward(inputs, draws, "train")
+
+    @torch.no_grad()
+    def forward(
+        self, inputs: Mapping[str, Tensor], draws: Mapping[str, Tensor], mode: Mode
+    ) -> PolicyOutput:
+        """Run the policy in micro-batches and check that its actions are finite."""
+        rows = len(next(iter(inputs.values())))
+        size = self._micro_batch or rows
+        parts = [
+            self._policy.predict(
+                {name: value[i : i + size].to(self._device) for name, value in inputs.items()},
+                {name: value[i : i + size].to(self._device) for name, value in draws.items()},
+                mode,
+            )
+            for i in range(0, rows, size)
+        ]
+        output = parts[0] if len(parts) == 1 else _concatenate(parts)
+        for name, value in (("actions", output.actions), ("log-probs", output.logprobs)):
+            if not torch.isfinite(value).all():
+                raise NonFiniteError(
+                    f"the policy's {name} hold NaN or infinite numbers in {mode} mode",
+                    fix="lower actor.optim.lr, or start from an earlier checkpoint",
+                )
+        return output
+
+    def _draws(self, stream: tuple[int | str, ...]) -> Mapping[str, Tensor]:
+        # Stages of one chunk step share the stream, so the last draw is kept.
+        if self._drawn is None or self._drawn[0] != stream:
+            seed, *names = stream
+            generator = torch.Generator().manual_seed(seeding.stream(int(seed), *names))
+            self._drawn = (stream, self._policy.draw(generator, self._num_envs))
+        return self._drawn[1]
+
+
+def _concatenate(parts: list[PolicyOutput]) -> PolicyOutput:
+    values = [part.values for part in parts if part.values is not None]
+    return PolicyOutput(
+        actions=torch.cat([part.actions for part in parts]),
+        logprobs=torch.cat([part.logprobs for part in parts]),
+        values=torch.cat(values) if values else None,
+        replay={name: torch.cat([part.replay[name] for part in parts]) for name in parts[0].replay},
+    )

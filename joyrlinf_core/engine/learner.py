@@ -1,0 +1,228 @@
+"""The learner: advantages of a rollout, then the optimizer steps on it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from joyrlinf_core import registry
+from joyrlinf_core.algorithms.aggregation import normaliser
+from joyrlinf_core.algorithms.base import AdvantageContext, LossInputs
+from joyrlinf_core.batch.flatten import flatten
+from joyrlinf_core.batch.metrics import Metric, merge
+from joyrlinf_core.batch.minibatch import active_rows, micro_batches, minibatch_rows
+from joyrlinf_core.comm.sharding import full_state, load_full_state, shard
+from joyrlinf_core.engine.optim import build_optimizer, build_scheduler, clip_gradients
+from joyrlinf_core.errors import NonFiniteError, RunFailedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from joyrlinf_core.algorithms.base import LossOutput
+    from joyrlinf_core.batch.rollout import RolloutBatch
+    from joyrlinf_core.batch.train import TrainBatch
+    from joyrlinf_core.comm.collectives import Collectives
+    from joyrlinf_core.comm.sharding import TrainingState
+    from joyrlinf_core.engine.context import JobContext
+    from joyrlinf_core.observability.timers import PhaseTimer
+    from joyrlinf_core.policies.base import Policy
+
+
+class Learner:
+    """Optimizer and update of one actor rank.
+
+    Args:
+        context: This worker.
+        policy: The policy, on any device; moved to the worker's and sharded where the plan says so.
+        collectives: All actor ranks.
+        timer: Wall times by phase.
+    """
+
+    def __init__(
+        self, context: JobContext, policy: Policy, collectives: Collectives, timer: PhaseTimer
+    ) -> None:
+        self._config = context.plan.config
+        self._algorithm = context.plan.config.algorithm
+        self._plan = context.plan.batch
+        self._device = context.device
+        self._collectives = collectives
+        self._timer = timer
+        self._policy = policy
+        policy.module.to(context.device).eval()
+        self.sharded = self._wants_shards()
+        if self.sharded:
+            shard(policy, context.device)
+        self._parameters = [parameter for _, parameter in policy.trainable_parameters()]
+        optim = self._config.actor.optim
+        self._optimizer = build_optimizer(policy, optim)
+        self._scheduler = build_scheduler(self._optimizer, optim, self._config.runner.max_steps)
+        self._advantages = registry.load("advantages", self._algorithm.adv_type)
+        self._loss = registry.load("losses", self._algorithm.loss_type)
+        self._uses_values = bool(getattr(self._loss, "uses_values", False))
+
+    def update(self, batch: RolloutBatch, step: int) -> dict[str, Metric]:
+        """Train on one rollout.
+
+        Args:
+            batch: This rank's columns.
+            step: Training step, counted from 0; names the shuffle streams.
+
+        Returns:
+            Metrics of this rank, to be merged over ranks; `rollout/...` and `train/...`.
+        """
+        with self._timer("update/advantages"):
+            result = self._advantages.compute(batch, self._advantage_context())
+            flat = flatten(batch, result, self._algorithm.logprob_type)
+            (total,) = self._collectives.sum([result.total_weight])
+            divisor = normaliser(total, self._plan.optimizer_steps_per_epoch)
+        parts: list[Mapping[str, Metric]] = []
+        for epoch in range(self._algorithm.update_epoch):
+            minibatches = minibatch_rows(
+                flat.group,
+                self._plan.optimizer_steps_per_epoch,
+                seed=self._config.runner.seed,
+                step=step,
+                update_epoch=epoch,
+            )
+            for index, rows in enumerate(minibatches):
+                first = epoch == 0 and index == 0
+                parts.append(self._optimizer_step(flat, rows, divisor, check_ratio=first))
+        learning_rate = self._optimizer.param_groups[0]["lr"]
+        self._scheduler.step()
+        metrics = {f"rollout/{name}": metric for name, metric in result.metrics.items()}
+        metrics |= {f"train/{name}": metric for name, metric in merge(parts).items()}
+        metrics["train/lr"] = Metric(learning_rate)
+        return metrics
+
+    def state(self) -> TrainingState:
+        """Return everything that a resumed run needs, complete on rank 0; called on all ranks."""
+        return full_state(self._policy, self._optimizer, self._scheduler, sharded=self.sharded)
+
+    def load(self, state: TrainingState) -> None:
+        """Continue from a state; called on all ranks."""
+        load_full_state(self._policy, self._optimizer, self._scheduler, state, sharded=self.sharded)
+
+    def _wants_shards(self) -> bool:
+        fsdp = self._config.actor.fsdp
+        if fsdp.strategy == "auto":
+            count = sum(p.numel() for _, p in self._policy.trainable_parameters())
+            return self._collectives.world_size > 1 and count > fsdp.shard_above_params
+        return fsdp.strategy == "fsdp2" and self._collectives.world_size > 1
+
+    def _advantage_context(self) -> AdvantageContext:
+        env = self._config.env.train
+        return AdvantageContext(
+            config=self._algorithm,
+            auto_reset=env.auto_reset,
+            num_tasks=len(env.task_prompts),
+            sum_over_actors=self._sum_tensor,
+        )
+
+    def _sum_tensor(self, values: Tensor) -> Tensor:
+        return values.new_tensor(self._collectives.sum(values.tolist()))
+
+    def _optimizer_step(
+        self, flat: TrainBatch, rows: Tensor, divisor: float, *, check_ratio: bool
+    ) -> dict[str, Metric]:
+        """Accumulate the gradient of one global minibatch and step; return its metrics.
+
+        Rows that can't change the loss are not computed; the divisor counts them all the same.
+        """
+        policy_only = not self._uses_values and not self._algorithm.entropy_bonus
+        active = active_rows(flat, rows, policy_only=policy_only)
+        if not self._collectives.any(flag=len(active) > 0):
+            return {"steps_skipped": Metric(1.0, 1.0, "sum")}
+        self._optimizer.zero_grad(set_to_none=True)
+        parts: list[Mapping[str, Metric]] = []
+        with self._timer("update/forward_backward"):
+            for piece, counts in self._pieces(active, rows):
+                output = self._forward(flat, piece, divisor, counts=counts)
+                output.loss.backward()
+                if counts:
+                    parts.append(self._collect(output, len(piece)))
+        metrics = merge(parts)
+        if check_ratio:
+            self._check_first_ratio(metrics)
+        with self._timer("update/gradients"):
+            if not self.sharded:
+                self._collectives.sum_gradients(self._parameters)
+            norm = clip_gradients(self._parameters, self._config.actor.optim.clip_grad)
+        if self._is_finite(norm, metrics):
+            with self._timer("update/optimizer"):
+                self._optimizer.step()
+            metrics["grad_norm"] = Metric(norm)
+        else:
+            metrics["steps_nonfinite"] = Metric(1.0, 1.0, "sum")
+        return metrics
+
+    def _pieces(self, active: Tensor, rows: Tensor) -> list[tuple[Tensor, bool]]:
+        """Cut rows into micro-batches; sharded ranks get equally many, padded by idle ones."""
+        size = self._config.actor.micro_batch_size
+        pieces = [(piece, True) for piece in micro_batches(active, size)]
+        if self.sharded:
+            wanted = int(self._collectives.max(len(pieces)))
+            pieces += [(rows[:1], False)] * (wanted - len(pieces))
+        return pieces
+
+    def _forward(
+        self, flat: TrainBatch, rows: Tensor, divisor: float, *, counts: bool
+    ) -> LossOutput:
+        piece = flat.rows(rows).to(self._device)
+        evaluation = self._policy.evaluate(piece.inputs, piece.replay)
+        inputs = LossInputs(
+            logprobs=evaluation.logprobs,
+            old_logprobs=piece.prev_logprobs,
+            advantages=piece.advantages,
+            mask=piece.mask,
+            weights=piece.weights,
+            normaliser=divisor,
+            entropy=evaluation.entropy,
+            values=evaluation.values,
+            old_values=piece.prev_values,
+            returns=piece.returns,
+        )
+        if not counts:
+            inputs = replace(inputs, weights=inputs.weights * 0)
+        return self._loss.compute(inputs, self._algorithm)
+
+    @staticmethod
+    def _collect(output: LossOutput, rows: int) -> dict[str, Metric]:
+        metrics = {name: Metric(value, 1.0, "sum") for name, value in output.parts.items()}
+        metrics |= output.metrics
+        metrics["samples"] = Metric(float(rows), 1.0, "sum")
+        return metrics
+
+    def _check_first_ratio(self, metrics: Mapping[str, Metric]) -> None:
+        """Before any weight has changed, recomputed log-probs must be those of the rollout."""
+        tolerance = self._policy.ratio_tolerance
+        own = max(
+            (
+                abs(metrics[name].value() - 1)
+                for name in ("ratio_max", "ratio_min")
+                if name in metrics
+            ),
+            default=0.0,
+        )
+        error = self._collectives.max(own)
+        if not error <= tolerance:
+            raise RunFailedError(
+                f"recomputed log-probs differ from those of the rollout before the first optimizer "
+                f"step: |ratio - 1| is {error:.3g}, allowed are {tolerance:.3g}",
+                fix="rollout and update do not run the same policy: look for dropout, another "
+                "precision, or inputs that are not stored",
+            )
+
+    def _is_finite(self, norm: float, metrics: Mapping[str, Metric]) -> bool:
+        terms = {name: m.value() for name, m in metrics.items() if name.endswith("_loss")}
+        terms["gradient norm"] = norm
+        bad = [f"{name} = {value}" for name, value in terms.items() if not math.isfinite(value)]
+        finite = not self._collectives.any(flag=bool(bad))
+        if not finite and self._algorithm.on_nonfinite == "stop":
+            raise NonFiniteError(
+                f"the update is not finite: {', '.join(bad) or 'on another rank'}",
+                fix="lower actor.optim.lr, or set algorithm.on_nonfinite: skip",
+            )
+        return finite

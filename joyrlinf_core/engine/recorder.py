@@ -1,0 +1,105 @@
+"""`Recorder`: collects the rows of one rollout into a `RolloutBatch`.
+
+Shapes: T chunk steps of all epochs, B columns of this rank, m rows of one call, C actions, D action
+    dims.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from joyrlinf_core.batch.rollout import RolloutBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from joyrlinf_core.envs.base import ChunkStep
+    from joyrlinf_core.policies.base import PolicyOutput
+
+
+class Recorder:
+    """Zero-initialised buffers, one row per chunk step and column.
+
+    Args:
+        t_eff: T, chunk steps of all epochs.
+        columns: B.
+        chunk: C.
+        group: int64 [B], global group number of each column.
+    """
+
+    def __init__(self, t_eff: int, columns: int, chunk: int, group: Tensor) -> None:
+        self._shape = (t_eff, columns)
+        self._group = group
+        self._inputs: dict[str, Tensor] = {}
+        self._replay: dict[str, Tensor] = {}
+        self._rows: dict[str, Tensor] = {
+            "rewards": torch.zeros(t_eff, columns, chunk),
+            "dones": torch.zeros(t_eff, columns, chunk, dtype=torch.bool),
+            "terminations": torch.zeros(t_eff, columns, chunk, dtype=torch.bool),
+            "played": torch.zeros(t_eff, columns, dtype=torch.bool),
+            "episode": torch.zeros(t_eff, columns, dtype=torch.int64),
+            "task": torch.zeros(t_eff, columns, dtype=torch.int64),
+            "success": torch.zeros(t_eff, columns, dtype=torch.bool),
+            "versions": torch.zeros(t_eff, columns, dtype=torch.int64),
+        }
+        self.env_steps = 0
+        self.policy_rows = 0
+
+    def write_waiting(self, row: int, columns: Tensor, episode: Tensor) -> None:
+        """Note which episode the columns belong to in this row, whether they play or wait."""
+        self._rows["episode"][row, columns] = episode
+
+    def write_decision(
+        self,
+        row: int,
+        columns: Tensor,
+        *,
+        inputs: Mapping[str, Tensor],
+        output: PolicyOutput,
+        task: Tensor,
+        version: int,
+    ) -> None:
+        """Record one policy call: `columns` int64 [m], everything else with first axis m."""
+        for name, value in inputs.items():
+            self._buffer(self._inputs, name, value)[row, columns] = value
+        for name, value in output.replay.items():
+            self._buffer(self._replay, name, value)[row, columns] = value.cpu()
+        self._buffer(self._rows, "actions", output.actions)[row, columns] = output.actions.cpu()
+        logprobs = output.logprobs
+        self._buffer(self._rows, "prev_logprobs", logprobs)[row, columns] = logprobs.cpu()
+        if output.values is not None:
+            values = output.values.cpu()
+            self._buffer(self._rows, "prev_values", values)[row, columns] = values
+        self._rows["played"][row, columns] = True
+        self._rows["task"][row, columns] = task
+        self._rows["versions"][row, columns] = version
+        self.policy_rows += len(columns)
+
+    def write_result(self, row: int, columns: Tensor, result: ChunkStep, dones: Tensor) -> None:
+        """Record what the simulators did with the chunk of this row."""
+        self._rows["rewards"][row, columns] = result.rewards
+        self._rows["dones"][row, columns] = dones
+        self._rows["terminations"][row, columns] = result.terminations
+        self._rows["success"][row, columns] = result.success
+        self.env_steps += int(result.steps.sum())
+
+    def write_next_values(self, row: int, columns: Tensor, values: Tensor) -> None:
+        """Record the value float32 [m] of the observation after the chunk of this row."""
+        self._buffer(self._rows, "next_values", values)[row, columns] = values.cpu()
+
+    def batch(self) -> RolloutBatch:
+        """Return the recorded rollout."""
+        if "prev_values" in self._rows and "next_values" not in self._rows:
+            self._rows["next_values"] = torch.zeros(self._shape)
+        return RolloutBatch(
+            inputs=self._inputs, replay=self._replay, group=self._group, **self._rows
+        )
+
+    def _buffer(self, table: dict[str, Tensor], name: str, value: Tensor) -> Tensor:
+        if name not in table:
+            table[name] = torch.zeros(*self._shape, *value.shape[1:], dtype=value.dtype)
+        return table[name]

@@ -1,0 +1,276 @@
+"""Supervised fine-tuning: demonstrations -> flow-matching training -> policy directory."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from joyrlinf_core import seeding
+from joyrlinf_core.batch.observation import Observation
+from joyrlinf_core.comm.collectives import Collectives
+from joyrlinf_core.demos import samples as demo_samples
+from joyrlinf_core.demos import store
+from joyrlinf_core.engine.evaluator import Evaluator
+from joyrlinf_core.engine.optim import build_optimizer, build_scheduler, clip_gradients
+from joyrlinf_core.engine.simulators import build_stages
+from joyrlinf_core.envs.demonstrations import collect_demonstrations
+from joyrlinf_core.errors import NonFiniteError, RunFailedError
+from joyrlinf_core.observability.events import CheckpointSaved, Step
+from joyrlinf_core.policies.base import FieldStats, NormStats
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from joyrlinf_core.batch.demonstration import Demonstration
+    from joyrlinf_core.demos.samples import Samples
+    from joyrlinf_core.engine.context import JobContext
+    from joyrlinf_core.policies.base import Policy
+
+STATE_STD_FLOOR = 0.02
+"""Dimensions that hardly move in the demonstrations must not blow up when RL explores."""
+
+ACTION_ERROR_SAMPLES = 64
+"""Samples on which the error of predicted actions is measured at each log interval."""
+
+
+class SftJob:
+    """One SFT run on all ranks.
+
+    Args:
+        context: This worker; `context.plan.args["output"]` is the policy directory to write.
+    """
+
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+        self._config = context.plan.config
+        if self._config.sft is None:
+            raise RunFailedError("the config has no `sft` section", fix="add one, see presets/")
+        self._sft = self._config.sft
+        self._collectives = Collectives(context.device)
+        self._seed = self._config.runner.seed
+
+    def run(self) -> str:
+        """Collect or read demonstrations, train, evaluate, and write the policy directory."""
+        demonstrations = self._demonstrations()
+        policy, samples = self._policy_and_samples(demonstrations)
+        finished = self._train(policy, samples)
+        if finished and self._sft.eval_episodes:
+            self._evaluate(policy, self._sft.steps)
+        if finished:
+            self._save(policy)
+        return "completed" if finished else "stopped"
+
+    def _demonstrations(self) -> list[Demonstration]:
+        """Return all demonstrations, the same on every rank."""
+        if self._sft.dataset:
+            return store.read_any(Path(self._sft.dataset))
+        rank, world = self._collectives.rank, self._collectives.world_size
+        env = self._config.env.train
+        mine = range(rank, self._sft.num_demos, world)
+        kept: list[Demonstration] = []
+        found = collect_demonstrations(
+            env,
+            [env.demo_episode(self._seed, index) for index in mine],
+            seeds=[seeding.stream(self._seed, "demo_noise", index) for index in mine],
+            noise=self._sft.expert_noise,
+            frame_stride=self._sft.frame_stride,
+            steps_after_success=self._sft.steps_after_success,
+            num_workers=self._demo_workers(),
+        )
+        for count, demonstration in enumerate(found, start=1):
+            self._context.emitter.phase("demos", 0, done=count, total=len(mine))
+            if demonstration.success:
+                kept.append(demonstration)
+        directory = self._context.run_dir.root / "demos"
+        store.write(directory / f"rank{rank}", kept, env=env, sft=self._sft, seed=self._seed)
+        self._collectives.barrier()
+        parts = [store.read(directory / f"rank{r}") for r in range(world)]
+        merged = [demo for part in parts for demo in part]
+        if not merged:
+            raise RunFailedError(
+                f"none of {self._sft.num_demos} scripted episodes was successful",
+                fix="lower sft.expert_noise or raise env.train.max_episode_steps",
+            )
+        return merged
+
+    def _demo_workers(self) -> int:
+        env = self._config.env.train
+        return max(1, env.num_workers * self._config.rollout.pipeline_stage_num)
+
+    def _policy_and_samples(
+        self, demonstrations: Sequence[Demonstration]
+    ) -> tuple[Policy, Samples]:
+        """Build a policy with random weights and the statistics of the demonstrations."""
+        model, env = self._config.actor.model, self._config.env.train
+        states = np.concatenate([demo.state for demo in demonstrations])
+        actions = np.concatenate([demo.actions for demo in demonstrations])
+        stats = NormStats(
+            state=FieldStats(*demo_samples.field_stats(states, std_floor=STATE_STD_FLOOR)),
+            actions=FieldStats(*demo_samples.field_stats(actions, std_floor=STATE_STD_FLOOR)),
+        )
+        policy = model.create(env, stats, seed=seeding.stream(self._seed, "init"))
+        policy.module.to(self._context.device)
+        samples = demo_samples.build(demonstrations, policy.horizon, env.task_prompts)
+        return policy, samples
+
+    def _train(self, policy: Policy, samples: Samples) -> bool:
+        """Train; return whether it ran to its end."""
+        sft, context = self._sft, self._context
+        optimizer = build_optimizer(policy, sft.optim)
+        scheduler = build_scheduler(optimizer, sft.optim, sft.steps)
+        parameters = [parameter for _, parameter in policy.trainable_parameters()]
+        inputs = policy.prepare(_observation(samples, self._config.env.train.task_prompts))
+        actions, valid = torch.from_numpy(samples.actions), torch.from_numpy(samples.valid)
+        started = window = time.perf_counter()
+        losses: list[float] = []
+        policy.module.train()
+        for step in range(sft.steps):
+            rows = self._rows(step, len(actions))
+            loss = policy.sft_loss(
+                {name: value[rows].to(context.device) for name, value in inputs.items()},
+                actions[rows].to(context.device),
+                valid[rows].to(context.device),
+                self._generator("noise", step, self._collectives.rank),
+            )
+            optimizer.zero_grad(set_to_none=True)
+            (loss / self._collectives.world_size).backward()
+            self._collectives.sum_gradients(parameters)
+            norm = clip_gradients(parameters, sft.optim.clip_grad)
+            losses.append(float(loss.detach()))
+            if not np.isfinite(losses[-1]) or not np.isfinite(norm):
+                raise NonFiniteError(
+                    f"SFT loss {losses[-1]} or gradient norm {norm} at step {step + 1}",
+                    fix="lower sft.optim.lr",
+                )
+            optimizer.step()
+            scheduler.step()
+            last = step + 1 == sft.steps or self._out_of_time(started)
+            if (step + 1) % sft.log_interval == 0 or last:
+                now = time.perf_counter()
+                self._log(policy, inputs, actions, valid, step + 1, losses, norm, now - window)
+                losses, window = [], now
+            context.emitter.phase("sft", step + 1, done=step + 1, total=sft.steps)
+            if self._interval_due(step + 1) and not last:
+                self._evaluate(policy, step + 1)
+            if last:
+                return True
+            if self._stop(step):
+                return False
+        return True
+
+    def _stop(self, step: int) -> bool:
+        # Asking every step would cost a collective per step; a stop may wait a few steps.
+        if step % 10:
+            return False
+        return self._collectives.any(flag=self._context.stop_requested())
+
+    def _out_of_time(self, started: float) -> bool:
+        limit = self._sft.max_seconds
+        if limit is None:
+            return False
+        return self._collectives.any(flag=time.perf_counter() - started > limit)
+
+    def _interval_due(self, step: int) -> bool:
+        interval = self._sft.eval_interval
+        return interval > 0 and self._sft.eval_episodes > 0 and step % interval == 0
+
+    def _rows(self, step: int, count: int) -> Tensor:
+        """Return this rank's rows of the global batch of a step: epochs without replacement."""
+        size = self._sft.batch_size
+        first = step * size
+        wanted = torch.arange(first, first + size)
+        rows = torch.empty(size, dtype=torch.int64)
+        for epoch in range(first // count, (first + size - 1) // count + 1):
+            order = torch.randperm(count, generator=self._generator("order", epoch))
+            inside = (wanted // count) == epoch
+            rows[inside] = order[wanted[inside] % count]
+        return rows[self._collectives.rank :: self._collectives.world_size]
+
+    def _generator(self, *names: int | str) -> torch.Generator:
+        return torch.Generator().manual_seed(seeding.stream(self._seed, "sft", *names))
+
+    def _log(
+        self,
+        policy: Policy,
+        inputs: dict[str, Tensor],
+        actions: Tensor,
+        valid: Tensor,
+        step: int,
+        losses: list[float],
+        norm: float,
+        seconds: float,
+    ) -> None:
+        """Emit loss and action error; the flow loss alone says little about success."""
+        total, count, error, error_count = self._collectives.sum(
+            [sum(losses), len(losses), *self._action_error(policy, inputs, actions, valid)]
+        )
+        if not self._collectives.is_main:
+            return
+        metrics = {
+            "sft/loss": total / count,
+            "sft/action_error": error / max(1.0, error_count),
+            "sft/grad_norm": norm,
+        }
+        self._context.emitter.emit(
+            Step(step=step, metrics=metrics, timings={"train": seconds}, seconds=seconds)
+        )
+
+    @torch.no_grad()
+    def _action_error(
+        self, policy: Policy, inputs: dict[str, Tensor], actions: Tensor, valid: Tensor
+    ) -> tuple[float, float]:
+        """Return sum and count of |predicted - demonstrated| over the executed actions."""
+        device = self._context.device
+        rows = torch.linspace(0, len(actions) - 1, ACTION_ERROR_SAMPLES).long()
+        rows = rows[self._collectives.rank :: self._collectives.world_size]
+        draws = policy.draw(self._generator("action_error"), ACTION_ERROR_SAMPLES)
+        chunk = slice(self._collectives.rank, None, self._collectives.world_size)
+        output = policy.predict(
+            {name: value[rows].to(device) for name, value in inputs.items()},
+            {name: value[chunk].to(device) for name, value in draws.items()},
+            "eval",
+        )
+        size = output.actions.shape[1]
+        mask = valid[rows, :size].unsqueeze(2)
+        error = (output.actions.cpu() - actions[rows, :size]).abs() * mask
+        return float(error.sum()), float(mask.sum() * error.shape[2])
+
+    def _evaluate(self, policy: Policy, step: int) -> None:
+        policy.module.eval()
+        envs = build_stages(self._context, self._config.eval_env)
+        try:
+            evaluator = Evaluator(self._context, policy, envs, self._collectives)
+            evaluator.run(step, "sft", episodes=self._sft.eval_episodes)
+        finally:
+            for env in envs:
+                env.close()
+        policy.module.train()
+
+    def _save(self, policy: Policy) -> None:
+        started = time.perf_counter()
+        output = Path(self._context.plan.args["output"])
+        if self._collectives.is_main:
+            policy.save(output)
+            self._context.emitter.emit(
+                CheckpointSaved(
+                    step=self._sft.steps,
+                    path=str(output),
+                    seconds=time.perf_counter() - started,
+                )
+            )
+        self._collectives.barrier()
+
+
+def _observation(samples: Samples, prompts: tuple[str, ...]) -> Observation:
+    return Observation(
+        images=torch.from_numpy(samples.images),
+        state=torch.from_numpy(samples.state),
+        task=torch.from_numpy(samples.task),
+        prompts=prompts,
+    )

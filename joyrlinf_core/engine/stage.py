@@ -1,0 +1,119 @@
+"""`Stage`: the envs of one rank that simulate together while the policy infers for another stage.
+
+Owns which slots play, what they last saw and which episode they are in; writes rows into the
+recorder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from joyrlinf_core.batch.observation import Observation
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from joyrlinf_core.config.schema import EnvConfig
+    from joyrlinf_core.engine.recorder import Recorder
+    from joyrlinf_core.envs.base import ChunkStep, VecEnv
+
+
+class Stage:
+    """Slots [0, n) of one vector env.
+
+    Args:
+        env: The vector env.
+        config: Its config.
+        columns: int64 [n], global env number of each slot; groups are consecutive.
+        first_column: Column of slot 0 in this rank's batch.
+        group_size: G.
+        seed: Seed of the run.
+        final_frames: Whether the value of a truncated episode's last observation will be asked for.
+    """
+
+    def __init__(
+        self,
+        env: VecEnv,
+        config: EnvConfig,
+        *,
+        columns: Tensor,
+        first_column: int,
+        group_size: int,
+        seed: int,
+        final_frames: bool,
+    ) -> None:
+        self.env = env
+        self.config = config
+        self.columns = columns
+        self.batch_columns = torch.arange(first_column, first_column + len(columns))
+        self.groups = columns // group_size
+        self._seed = seed
+        self._final_frames = final_frames
+        count = len(columns)
+        self.episode = torch.full((count,), -1, dtype=torch.int64)
+        self.playing = torch.zeros(count, dtype=torch.bool)
+        self._observation: Observation | None = None
+        self._sent: Tensor | None = None
+
+    def begin_epoch(self, episode: int) -> None:
+        """Start episode number `episode` in every slot, unless simulation goes on (auto-reset)."""
+        if self.config.auto_reset and self._observation is not None:
+            return
+        self.episode.fill_(episode)
+        self.playing.fill_(True)
+        self._observation = self._reset(torch.arange(len(self.columns)))
+
+    def slots(self) -> Tensor:
+        """Return the playing slots, int64 [m], ascending."""
+        return self.playing.nonzero().squeeze(1)
+
+    def observe(self, slots: Tensor) -> Observation:
+        """Return the last observation of these slots."""
+        assert self._observation is not None, "begin_epoch comes first"
+        return self._observation.rows(slots)
+
+    def send(self, slots: Tensor, actions: Tensor) -> None:
+        """Start a chunk in these slots."""
+        self._sent = slots
+        self.env.send(slots, actions, final_frames=self._final_frames)
+
+    def receive(self, row: int, recorder: Recorder) -> tuple[ChunkStep, Tensor] | None:
+        """Wait for the chunk sent last, record it at chunk step `row`, and start next episodes.
+
+        Returns:
+            The result and its slots int64 [m], or None when nothing was sent.
+        """
+        if self._sent is None:
+            return None
+        slots, self._sent = self._sent, None
+        result = self.env.recv()
+        dones = result.terminations | result.truncations
+        recorder.write_result(row, self.batch_columns[slots], result, dones)
+        over = slots[dones.any(dim=1)]
+        self._store(slots, result.observation)
+        if self.config.auto_reset:
+            self.episode[over] += 1
+            if len(over):
+                self._store(over, self._reset(over))
+        else:
+            self.playing[over] = False
+        return result, slots
+
+    def close(self) -> None:
+        """End the simulators."""
+        self.env.close()
+
+    def _reset(self, slots: Tensor) -> Observation:
+        episodes = [
+            self.config.train_episode(self._seed, int(self.groups[slot]), int(self.episode[slot]))
+            for slot in slots.tolist()
+        ]
+        return self.env.reset(slots, episodes)
+
+    def _store(self, slots: Tensor, observation: Observation) -> None:
+        assert self._observation is not None, "begin_epoch comes first"
+        self._observation.images[slots] = observation.images
+        self._observation.state[slots] = observation.state
+        self._observation.task[slots] = observation.task

@@ -1,0 +1,205 @@
+"""The synchronous co-located loop: rollout -> advantages -> update -> schedule -> eval, save, log.
+
+Every rank plays all three roles in turn on one copy of the weights.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from joyrlinf_core.checkpoint.manager import CheckpointManager
+from joyrlinf_core.comm.collectives import Collectives
+from joyrlinf_core.engine.evaluator import Evaluator
+from joyrlinf_core.engine.learner import Learner
+from joyrlinf_core.engine.metrics import reduce_metrics
+from joyrlinf_core.engine.rollout import Rollout
+from joyrlinf_core.engine.signal_watch import SignalWatch
+from joyrlinf_core.engine.simulators import build_stages, can_share
+from joyrlinf_core.errors import RunFailedError
+from joyrlinf_core.observability.events import CheckpointSaved, Finished, RunStarted, Step
+from joyrlinf_core.observability.timers import PhaseTimer
+
+if TYPE_CHECKING:
+    from joyrlinf_core.engine.context import JobContext
+    from joyrlinf_core.envs.base import VecEnv
+
+
+class SyncRunner:
+    """One RL run on all ranks.
+
+    Args:
+        context: This worker.
+    """
+
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+        self._config = context.plan.config
+        self._collectives = Collectives(context.device)
+        self._timer = PhaseTimer()
+        self._started = time.perf_counter()
+        self._seconds_before = 0.0
+        model = self._config.actor.model
+        if model.model_path is None:
+            raise RunFailedError("actor.model.model_path is not set", fix="set it, or add `sft`")
+        context.emitter.phase("load", 0)
+        self._policy = model.load(Path(model.model_path))
+        self._learner = Learner(context, self._policy, self._collectives, self._timer)
+        self._checkpoints = CheckpointManager(
+            context.run_dir.checkpoints, keep=self._config.runner.keep_checkpoints
+        )
+        self._step = 0
+        self._next_episode = 0
+        if self._config.runner.resume_dir:
+            self._restore(Path(self._config.runner.resume_dir))
+        context.emitter.phase("simulators", self._step)
+        envs = build_stages(context, self._config.env.train)
+        self._rollout = Rollout(
+            context, self._policy, envs, self._timer, lockstep=self._learner.sharded
+        )
+        self._eval_envs: list[VecEnv] = []
+        self._watch = SignalWatch(self._config.algorithm.dead_signal_steps, context.emitter)
+        self._evaluator = self._build_evaluator(envs) if self._evaluates else None
+
+    @property
+    def _evaluates(self) -> bool:
+        runner = self._config.runner
+        return runner.val_check_interval > 0 or runner.eval_at_start or runner.eval_at_end
+
+    def run(self) -> str:
+        """Train to the last step, the time limit or a stop request; return how it ended."""
+        runner = self._config.runner
+        try:
+            self._announce()
+            if runner.eval_at_start and self._step == 0:
+                self._evaluate("start")
+            status = "completed"
+            while self._step < runner.max_steps:
+                self._train_step()
+                due = runner.save_interval > 0 and self._step % runner.save_interval == 0
+                if self._collectives.any(flag=self._context.stop_requested()):
+                    status = "stopped"
+                    break
+                if self._out_of_time():
+                    break
+                if due and self._step < runner.max_steps:
+                    self._save()
+            if status == "completed" and runner.eval_at_end:
+                self._evaluate("end")
+            self._save()
+            if self._collectives.is_main:
+                self._context.emitter.emit(
+                    Finished(status=status, step=self._step, seconds=self._elapsed())
+                )
+            return status
+        finally:
+            self._rollout.close()
+            for env in self._eval_envs:
+                env.close()
+
+    def _train_step(self) -> None:
+        started = time.perf_counter()
+        emitter, step = self._context.emitter, self._step
+        emitter.phase("rollout", step, total=self._context.plan.batch.t_eff)
+        batch, counters = self._rollout.collect(
+            step, version=step, first_episode=self._next_episode
+        )
+        self._next_episode += self._context.plan.batch.rollout_epochs
+        if self._config.env.train.auto_reset:
+            self._next_episode = self._rollout.next_episode
+        emitter.phase("update", step)
+        own = counters | self._learner.update(batch, step)
+        metrics = reduce_metrics(own, self._collectives)
+        self._step += 1
+        self._watch.observe(self._step, metrics)
+        if self._interval_due(self._config.runner.val_check_interval):
+            self._evaluate("interval")
+        seconds = time.perf_counter() - started
+        if self._collectives.is_main:
+            emitter.emit(
+                Step(
+                    step=self._step,
+                    metrics=metrics,
+                    timings=self._timer.pop(),
+                    seconds=seconds,
+                )
+            )
+
+    def _interval_due(self, interval: int) -> bool:
+        # The last step's evaluation is the one of the end, where that is on.
+        last = self._step == self._config.runner.max_steps and self._config.runner.eval_at_end
+        return interval > 0 and self._step % interval == 0 and not last
+
+    def _out_of_time(self) -> bool:
+        limit = self._config.runner.max_seconds
+        return limit is not None and self._collectives.any(flag=self._elapsed() > limit)
+
+    def _elapsed(self) -> float:
+        return self._seconds_before + time.perf_counter() - self._started
+
+    def _build_evaluator(self, train_envs: list[VecEnv]) -> Evaluator:
+        envs = train_envs
+        if not can_share(self._config.env.train, self._config.eval_env):
+            envs = self._eval_envs = build_stages(self._context, self._config.eval_env)
+        return Evaluator(
+            self._context,
+            self._policy,
+            envs,
+            self._collectives,
+            lockstep=self._learner.sharded,
+        )
+
+    def _evaluate(self, label: str) -> None:
+        if self._evaluator is not None:
+            with self._timer("eval"):
+                self._evaluator.run(self._step, label)
+
+    def _save(self) -> None:
+        """Write a checkpoint of this step, once."""
+        started = time.perf_counter()
+        self._context.emitter.phase("save", self._step)
+        with self._timer("save"):
+            state = self._learner.state()
+            if self._collectives.is_main:
+                path = self._checkpoints.save(self._step, state, self._progress())
+                self._context.emitter.emit(
+                    CheckpointSaved(
+                        step=self._step, path=str(path), seconds=time.perf_counter() - started
+                    )
+                )
+        self._collectives.barrier()
+
+    def _progress(self) -> dict[str, float]:
+        return {"next_episode": self._next_episode, "seconds": self._elapsed()}
+
+    def _restore(self, directory: Path) -> None:
+        """Continue from a checkpoint.
+
+        Every random stream is named by step, so nothing else is needed.
+        """
+        checkpoint = self._checkpoints.load(directory)
+        self._learner.load(checkpoint)
+        self._step = checkpoint.step
+        self._next_episode = int(checkpoint.progress["next_episode"])
+        self._seconds_before = float(checkpoint.progress["seconds"])
+
+    def _announce(self) -> None:
+        if not self._collectives.is_main:
+            return
+        config = self._config
+        self._context.emitter.emit(
+            RunStarted(
+                job="train",
+                run_dir=str(self._context.run_dir.root),
+                world_size=self._collectives.world_size,
+                start_step=self._step,
+                total_steps=config.runner.max_steps,
+                facts={
+                    "device": str(self._context.device),
+                    "simulator": config.env.train.check_ready(),
+                    "gradients": "sharded (FSDP2)" if self._learner.sharded else "replicated",
+                    "policy": config.actor.model.model_type,
+                },
+            )
+        )
