@@ -17,6 +17,7 @@ import numpy as np
 
 from joyrlinf_core.batch.demonstration import Demonstration
 from joyrlinf_core.config.schema import EpisodeId
+from joyrlinf_core.demos import checks
 from joyrlinf_core.demos.lerobot_layout import (
     EpisodeFiles,
     explained,
@@ -25,7 +26,7 @@ from joyrlinf_core.demos.lerobot_layout import (
     read_info,
 )
 from joyrlinf_core.demos.lerobot_pictures import decode_cells, read_video
-from joyrlinf_core.demos.store import check_demonstration
+from joyrlinf_core.demos.prompts import match_prompts
 from joyrlinf_core.errors import DemonstrationError
 
 
@@ -98,16 +99,16 @@ class LeRobotDataset:
         Raises:
             DemonstrationError: No episode matches, or a file is missing, damaged or does not fit.
         """
-        task_of = {_plain(p): task for task, p in enumerate(prompts or self.prompts)}
-        chosen = [episode for episode in self._episodes if _plain(episode.prompt) in task_of]
-        if not chosen:
+        task_of = match_prompts(prompts or self.prompts, self.prompts)
+        if not task_of:
             raise DemonstrationError(
                 f"{self.directory} holds no episode of the tasks {list(prompts or ())};"
                 f" its instructions are {list(self.prompts)}",
                 fix="choose tasks whose instructions occur in the data set",
             )
-        for episode in chosen:
-            yield self._read(episode, task_of[_plain(episode.prompt)], frame_stride)
+        for episode in self._episodes:
+            if episode.prompt in task_of:
+                yield self._read(episode, task_of[episode.prompt], frame_stride)
 
     def _find_cameras(self) -> tuple[str, ...]:
         """Return the image features; checks that state and action are there too."""
@@ -153,7 +154,7 @@ class LeRobotDataset:
             images=np.stack(views, axis=1),
             success=True,
         )
-        check_demonstration(demo, f"{self.directory}, episode {episode.index}")
+        checks.check(demo, f"{self.directory}, episode {episode.index}")
         return demo
 
     def _read_rows(self, episode: EpisodeFiles) -> Any:
@@ -186,8 +187,3 @@ class LeRobotDataset:
                 f" not {episode.length} x {size}"
             )
         return values.reshape(episode.length, size)
-
-
-def _plain(prompt: str) -> str:
-    """Return a prompt without case and extra white space, for comparing."""
-    return " ".join(prompt.casefold().split())

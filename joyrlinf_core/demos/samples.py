@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from joyrlinf_core.batch.demonstration import Demonstration
-from joyrlinf_core.demos.store import check_demonstration
+from joyrlinf_core.demos import checks
 from joyrlinf_core.errors import DemonstrationError
 
 
 @dataclass(frozen=True)
-class SampleSet:
+class Samples:
     """N samples. H is the policy's horizon.
 
     Attributes:
@@ -45,7 +45,7 @@ class ColumnStats(NamedTuple):
     q99: tuple[float, ...]
 
 
-def build_samples(demonstrations: Iterable[Demonstration], horizon: int) -> SampleSet:
+def build(demonstrations: Iterable[Demonstration], horizon: int) -> Samples:
     """Cut demonstrations into samples, in their order.
 
     Args:
@@ -56,16 +56,16 @@ def build_samples(demonstrations: Iterable[Demonstration], horizon: int) -> Samp
         DemonstrationError: There is no picture at all, a demonstration is malformed, or its sizes
             differ from the first one's.
     """
-    parts: list[SampleSet] = []
+    parts: list[Samples] = []
     for index, demo in enumerate(demonstrations):
-        check_demonstration(demo, f"demonstration {index}")
+        checks.check(demo, f"demonstration {index}")
         part = _cut(demo, horizon)
         if parts:
             _check_same_sizes(parts[0], part, index)
         parts.append(part)
     if not any(len(part) for part in parts):
         raise DemonstrationError(f"{len(parts)} demonstrations hold no picture to train on")
-    return SampleSet(
+    return Samples(
         images=np.concatenate([part.images for part in parts]),
         state=np.concatenate([part.state for part in parts]),
         task=np.concatenate([part.task for part in parts]),
@@ -95,11 +95,11 @@ def field_stats(array: np.ndarray, std_floor: float) -> ColumnStats:
     )
 
 
-def _cut(demo: Demonstration, horizon: int) -> SampleSet:
+def _cut(demo: Demonstration, horizon: int) -> Samples:
     """Return the samples of one demonstration."""
     steps = demo.frame_steps[:, None] + np.arange(horizon)
     last = len(demo.actions) - 1
-    return SampleSet(
+    return Samples(
         images=demo.images,
         state=demo.state[demo.frame_steps],
         task=np.full(len(demo.frame_steps), demo.episode.task, dtype=np.int64),
@@ -108,7 +108,7 @@ def _cut(demo: Demonstration, horizon: int) -> SampleSet:
     )
 
 
-def _check_same_sizes(first: SampleSet, other: SampleSet, index: int) -> None:
+def _check_same_sizes(first: Samples, other: Samples, index: int) -> None:
     for name in ("images", "state", "actions"):
         expected, found = getattr(first, name).shape[1:], getattr(other, name).shape[1:]
         if expected != found:

@@ -1,8 +1,8 @@
 """Demonstrations on disk in joyrl's own format.
 
 A directory holds `meta.json` (`DemoMeta`) and one `episode_000000.npz` per demonstration, whose
-arrays are the fields of `Demonstration` (`_LAYOUT`; docs/demonstrations.md). Nothing is pickled.
-The directory appears under its name only when it is complete.
+arrays are the fields of `Demonstration` (docs/demonstrations.md). Nothing is pickled. The directory
+appears under its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -19,40 +19,26 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from joyrlinf_core.batch.demonstration import Demonstration
-from joyrlinf_core.config.schema import EpisodeId
+from joyrlinf_core.config.schema import EnvConfig, EpisodeId, SftConfig
+from joyrlinf_core.demos import checks
 from joyrlinf_core.errors import DemonstrationError
 
 SCHEMA_VERSION: Literal[1] = 1
 
-_FROZEN = ConfigDict(frozen=True, extra="forbid")
-
-_LAYOUT: dict[str, tuple[np.dtype, int]] = {
-    "episode": (np.dtype(np.int64), 1),
-    "prompt": (np.dtype(np.str_), 0),
-    "state": (np.dtype(np.float32), 2),
-    "actions": (np.dtype(np.float32), 2),
-    "executed": (np.dtype(np.float32), 2),
-    "frame_steps": (np.dtype(np.int64), 1),
-    "images": (np.dtype(np.uint8), 5),
-    "success": (np.dtype(np.bool_), 0),
-}
-"""Array name -> (dtype, number of axes) of an episode file; shapes are those of `Demonstration`."""
-
-_Sizes = tuple[int, int, tuple[int, int, int, int]]
-"""S, D and (V, H, W, 3): equal for all demonstrations of a directory."""
+META_FILE = "meta.json"
 
 
-class DemoSource(BaseModel):
-    """How a set of demonstrations was collected."""
+class DemoMeta(BaseModel):
+    """Content of `meta.json`."""
 
-    model_config = _FROZEN
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
+    schema_version: Literal[1] = SCHEMA_VERSION
+    """Version of this format."""
     env_type: str
     """`env.train.type` of the simulator."""
     prompts: tuple[str, ...]
     """Instruction of each task, in task order."""
-    attempted: tuple[int, ...]
-    """Episodes that the expert played, per task, failures included."""
     seed: int
     """Seed of the initial states and of the noise."""
     expert_noise: float
@@ -61,22 +47,13 @@ class DemoSource(BaseModel):
     """Env steps between two pictures."""
     steps_after_success: int
     """Env steps that an episode went on after success."""
-
-
-class DemoMeta(BaseModel):
-    """Content of `meta.json`."""
-
-    model_config = _FROZEN
-
-    schema_version: Literal[1] = SCHEMA_VERSION
-    """Version of this format."""
-    source: DemoSource
-    """How the set was collected."""
+    attempted: tuple[int, ...] | None
+    """Episodes that the expert played, per task, failures included; null where unknown."""
     episodes: tuple[int, ...]
     """Stored demonstrations, per task."""
-    success_rate: tuple[float, ...]
-    """Stored successes / attempted episodes, per task; 0 where none was attempted."""
-    num_episodes: int = Field(ge=1)
+    success_rate: tuple[float, ...] | None
+    """Stored successes / attempted, per task; 0 where none was attempted, null where unknown."""
+    num_episodes: int = Field(ge=0)
     """Stored demonstrations in all."""
     num_steps: int
     """Their steps in all."""
@@ -89,246 +66,68 @@ class DemoMeta(BaseModel):
     image_shape: tuple[int, int, int, int]
     """(V, H, W, 3)."""
 
-
-@dataclass(frozen=True)
-class DemoSet:
-    """A complete directory of demonstrations; episodes are read when they are asked for."""
-
-    directory: Path
-    meta: DemoMeta
-
-    def __len__(self) -> int:
-        return self.meta.num_episodes
-
-    def __getitem__(self, index: int) -> Demonstration:
-        if not 0 <= index < len(self):
-            raise IndexError(index)
-        return _read_episode(_episode_path(self.directory, index), self.meta)
-
-    def __iter__(self) -> Iterator[Demonstration]:
-        return (self[index] for index in range(len(self)))
+    @property
+    def sizes(self) -> checks.Sizes:
+        """S, D and (V, H, W, 3)."""
+        return self.state_dim, self.action_dim, self.image_shape
 
 
-def write_demos(
-    directory: Path, demonstrations: Iterable[Demonstration], source: DemoSource
-) -> DemoSet:
+def write(
+    directory: Path,
+    demonstrations: Iterable[Demonstration],
+    *,
+    env: EnvConfig,
+    sft: SftConfig,
+    seed: int,
+    attempted: Sequence[EpisodeId] | None = None,
+) -> DemoMeta:
     """Write a new directory of demonstrations.
 
     Args:
         directory: Must not exist; its parents are created.
-        demonstrations: At least one, all of the same sizes.
-        source: How they were collected.
-
-    Returns:
-        The set as it lies on disk.
+        demonstrations: Any number, of the env's sizes.
+        env: Env that they were collected in.
+        sft: Recipe that they were collected with.
+        seed: Seed of the run.
+        attempted: Every episode that the expert played. None: unknown.
 
     Raises:
-        DemonstrationError: The directory exists, a demonstration has a wrong shape, dtype or task,
-            or the disk refused.
+        DemonstrationError: The directory exists, a demonstration is malformed or does not fit the
+            env, or the disk refused.
     """
     if directory.exists():
         raise DemonstrationError(
             f"{directory} exists already", fix="name another directory, or remove this one"
         )
-    _check_source(source)
-    try:
+    with _disk_errors(directory):
         directory.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
         try:
-            meta = _write_episodes(partial, demonstrations, source)
+            counts = _write_episodes(partial, demonstrations, env)
+            meta = _describe(counts, env, sft, seed, attempted)
             text = meta.model_dump_json(indent=2) + "\n"
-            (partial / "meta.json").write_text(text, encoding="utf-8")
+            (partial / META_FILE).write_text(text, encoding="utf-8")
             partial.chmod(0o755)
             partial.rename(directory)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
-    except OSError as error:
-        raise DemonstrationError(
-            f"can't write {directory}: {error.strerror or error}",
-            fix="choose a directory that is writable and has room",
-        ) from error
-    return DemoSet(directory, meta)
+    return meta
 
 
-def open_demos(directory: Path) -> DemoSet:
-    """Open a directory that `write_demos` wrote.
+def read_meta(directory: Path) -> DemoMeta:
+    """Return the description of a directory that `write` wrote.
 
     Raises:
-        DemonstrationError: `meta.json` or an episode file is missing, or `meta.json` is invalid or
-            of another version.
+        DemonstrationError: It is missing, invalid or of another version.
     """
-    meta = _read_meta(directory / "meta.json")
-    missing = [
-        path.name
-        for path in (_episode_path(directory, index) for index in range(meta.num_episodes))
-        if not path.is_file()
-    ]
-    if missing:
-        raise DemonstrationError(
-            f"{directory} lacks {len(missing)} of {meta.num_episodes} episodes, first {missing[0]}",
-            fix="collect the demonstrations again",
-        )
-    return DemoSet(directory, meta)
-
-
-def check_demonstration(demo: Demonstration, name: str) -> None:
-    """Check dtypes and shapes of a demonstration.
-
-    Args:
-        demo: What to check.
-        name: How messages call it, for example its file.
-
-    Raises:
-        DemonstrationError: A field breaks the contract of `Demonstration`; names the field.
-    """
-    for field, (dtype, axes) in _LAYOUT.items():
-        if field in ("episode", "prompt", "success"):
-            continue
-        array = getattr(demo, field)
-        if array.dtype != dtype or array.ndim != axes:
-            raise DemonstrationError(
-                f"{name}: {field} is {array.dtype} with {array.ndim} axes, not {dtype} with {axes}"
-            )
-    steps, frames = len(demo.state), len(demo.images)
-    problems = {
-        "holds no step": steps == 0,
-        f"actions {demo.actions.shape} does not fit {steps} states": len(demo.actions) != steps,
-        f"executed {demo.executed.shape} differs from actions {demo.actions.shape}": (
-            demo.executed.shape != demo.actions.shape
-        ),
-        f"{frames} images for {len(demo.frame_steps)} frame_steps": (
-            frames != len(demo.frame_steps)
-        ),
-        "images are not RGB": demo.images.shape[-1] != 3,
-        f"frame_steps must rise within [0, {steps})": _not_rising(demo.frame_steps, steps),
-        "state or actions hold NaN or infinity": not all(
-            bool(np.isfinite(a).all()) for a in (demo.state, demo.actions, demo.executed)
-        ),
-    }
-    broken = [text for text, is_broken in problems.items() if is_broken]
-    if broken:
-        raise DemonstrationError(f"{name}: {'; '.join(broken)}")
-
-
-def _not_rising(frame_steps: np.ndarray, steps: int) -> bool:
-    """Return whether frame_steps int64 [F] leaves [0, steps) or does not rise."""
-    inside = (frame_steps >= 0) & (frame_steps < steps)
-    return not (bool(inside.all()) and bool((np.diff(frame_steps) > 0).all()))
-
-
-def _check_source(source: DemoSource) -> None:
-    if len(source.attempted) != len(source.prompts):
-        raise DemonstrationError(
-            f"{len(source.attempted)} counts of attempted episodes for {len(source.prompts)} tasks"
-        )
-
-
-def _write_episodes(
-    directory: Path, demonstrations: Iterable[Demonstration], source: DemoSource
-) -> DemoMeta:
-    """Write the episode files and return what `meta.json` says about them."""
-    episodes = [0] * len(source.prompts)
-    successes = [0] * len(source.prompts)
-    steps = frames = 0
-    sizes: _Sizes | None = None
-    for index, demo in enumerate(demonstrations):
-        name = f"demonstration {index}"
-        check_demonstration(demo, name)
-        task = demo.episode.task
-        if not 0 <= task < len(source.prompts):
-            raise DemonstrationError(f"{name}: task {task} of {len(source.prompts)} tasks")
-        own = _sizes(demo)
-        sizes = sizes or own
-        if own != sizes:
-            raise DemonstrationError(
-                f"{name}: sizes (state, action, image) are {own}, those before are {sizes}"
-            )
-        _write_episode(_episode_path(directory, index), demo)
-        episodes[task] += 1
-        successes[task] += bool(demo.success)
-        steps += len(demo.state)
-        frames += len(demo.images)
-    if sizes is None:
-        raise DemonstrationError(
-            f"no demonstration to store ({sum(source.attempted)} episodes attempted)",
-            fix="lower sft.expert_noise, or raise sft.num_demos",
-        )
-    state_dim, action_dim, image_shape = sizes
-    return DemoMeta(
-        source=source,
-        episodes=tuple(episodes),
-        success_rate=tuple(
-            won / tried if tried else 0.0
-            for won, tried in zip(successes, source.attempted, strict=True)
-        ),
-        num_episodes=sum(episodes),
-        num_steps=steps,
-        num_frames=frames,
-        state_dim=state_dim,
-        action_dim=action_dim,
-        image_shape=image_shape,
-    )
-
-
-def _sizes(demo: Demonstration) -> _Sizes:
-    v, h, w, rgb = demo.images.shape[1:]
-    return demo.state.shape[1], demo.actions.shape[1], (v, h, w, rgb)
-
-
-def _episode_path(directory: Path, index: int) -> Path:
-    return directory / f"episode_{index:06d}.npz"
-
-
-def _write_episode(path: Path, demo: Demonstration) -> None:
-    with path.open("wb") as file:
-        np.savez(
-            file,
-            episode=np.array(demo.episode, dtype=np.int64),
-            prompt=np.array(demo.prompt, dtype=np.str_),
-            state=demo.state,
-            actions=demo.actions,
-            executed=demo.executed,
-            frame_steps=demo.frame_steps,
-            images=demo.images,
-            success=np.array(demo.success, dtype=np.bool_),
-        )
-
-
-def _read_episode(path: Path, meta: DemoMeta) -> Demonstration:
-    """Read one episode file and hold it against the contract and `meta.json`."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in _LAYOUT}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise DemonstrationError(
-            f"{path} is damaged: {error}", fix="collect the demonstrations again"
-        ) from error
-    if arrays["episode"].shape != (2,) or arrays["prompt"].ndim or arrays["success"].ndim:
-        raise DemonstrationError(f"{path}: episode, prompt or success has a wrong shape")
-    task, variation = (int(number) for number in arrays["episode"])
-    demo = Demonstration(
-        episode=EpisodeId(task, variation),
-        prompt=str(arrays["prompt"]),
-        success=bool(arrays["success"]),
-        **{n: arrays[n] for n in ("state", "actions", "executed", "frame_steps", "images")},
-    )
-    check_demonstration(demo, str(path))
-    stated = (meta.state_dim, meta.action_dim, meta.image_shape)
-    if _sizes(demo) != stated:
-        raise DemonstrationError(
-            f"{path}: sizes (state, action, image) are {_sizes(demo)}, meta.json says {stated}"
-        )
-    return demo
-
-
-def _read_meta(path: Path) -> DemoMeta:
+    path = directory / META_FILE
     try:
         return DemoMeta.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         raise DemonstrationError(
-            f"{path.parent} holds no demonstrations: {path.name} is missing",
-            fix="name a directory that `joyrl sft` or write_demos wrote",
+            f"{directory} holds no demonstrations: {META_FILE} is missing",
+            fix="name a directory that joyrl wrote (docs/demonstrations.md)",
         ) from None
     except OSError as error:
         raise DemonstrationError(f"can't read {path}: {error.strerror}") from error
@@ -338,6 +137,120 @@ def _read_meta(path: Path) -> DemoMeta:
             for entry in error.errors()
         )
         raise DemonstrationError(
-            f"{path} is no schema {SCHEMA_VERSION} description of demonstrations: {wrong}",
+            f"{path} does not describe demonstrations in schema {SCHEMA_VERSION}: {wrong}",
             fix="collect the demonstrations again",
+        ) from error
+
+
+def read(directory: Path) -> list[Demonstration]:
+    """Read a directory that `write` wrote.
+
+    Raises:
+        DemonstrationError: A file is missing, damaged, or breaks the contract of `Demonstration` or
+            of `meta.json`.
+    """
+    meta = read_meta(directory)
+    return [_read_episode(directory, index, meta) for index in range(meta.num_episodes)]
+
+
+def _write_episodes(
+    directory: Path, demonstrations: Iterable[Demonstration], env: EnvConfig
+) -> list[tuple[int, bool, int, int]]:
+    """Write the episode files; return (task, success, steps, frames) of each."""
+    counts: list[tuple[int, bool, int, int]] = []
+    expected = (env.state_dim, env.action_dim, env.image_shape)
+    for index, demo in enumerate(demonstrations):
+        name = f"demonstration {index}"
+        checks.check(demo, name)
+        checks.check_sizes(demo, name, expected, "the env")
+        task = demo.episode.task
+        if not 0 <= task < len(env.task_prompts):
+            raise DemonstrationError(f"{name}: task {task} of {len(env.task_prompts)} tasks")
+        with _episode_path(directory, index).open("wb") as file:
+            np.savez(
+                file,
+                episode=np.array(demo.episode, dtype=np.int64),
+                prompt=np.array(demo.prompt, dtype=np.str_),
+                success=np.array(demo.success, dtype=np.bool_),
+                **{field: getattr(demo, field) for field in checks.ARRAYS},
+            )
+        counts.append((task, demo.success, len(demo.state), len(demo.images)))
+    return counts
+
+
+def _describe(
+    counts: Sequence[tuple[int, bool, int, int]],
+    env: EnvConfig,
+    sft: SftConfig,
+    seed: int,
+    attempted: Sequence[EpisodeId] | None,
+) -> DemoMeta:
+    """Return what `meta.json` says about the written episodes."""
+    tasks = range(len(env.task_prompts))
+    tried = rate = None
+    if attempted is not None:
+        tried = tuple(sum(episode.task == task for episode in attempted) for task in tasks)
+        won = [sum(success for at, success, _, _ in counts if at == task) for task in tasks]
+        rate = tuple(w / n if n else 0.0 for w, n in zip(won, tried, strict=True))
+    return DemoMeta(
+        env_type=env.type,
+        prompts=env.task_prompts,
+        seed=seed,
+        expert_noise=sft.expert_noise,
+        frame_stride=sft.frame_stride,
+        steps_after_success=sft.steps_after_success,
+        attempted=tried,
+        episodes=tuple(sum(at == task for at, _, _, _ in counts) for task in tasks),
+        success_rate=rate,
+        num_episodes=len(counts),
+        num_steps=sum(steps for _, _, steps, _ in counts),
+        num_frames=sum(frames for _, _, _, frames in counts),
+        state_dim=env.state_dim,
+        action_dim=env.action_dim,
+        image_shape=env.image_shape,
+    )
+
+
+def _read_episode(directory: Path, index: int, meta: DemoMeta) -> Demonstration:
+    """Read one episode file and hold it against the contract and `meta.json`."""
+    path = _episode_path(directory, index)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {field: file[field] for field in checks.ARRAYS}
+            episode, prompt, success = (file[name] for name in ("episode", "prompt", "success"))
+    except FileNotFoundError:
+        raise DemonstrationError(
+            f"{path} is missing; {META_FILE} counts {meta.num_episodes} episodes",
+            fix="collect the demonstrations again",
+        ) from None
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise DemonstrationError(
+            f"{path} is damaged: {error}", fix="collect the demonstrations again"
+        ) from error
+    if episode.shape != (2,) or prompt.ndim or success.ndim:
+        raise DemonstrationError(f"{path}: episode, prompt or success has a wrong shape")
+    demo = Demonstration(
+        episode=EpisodeId(int(episode[0]), int(episode[1])),
+        prompt=str(prompt),
+        success=bool(success),
+        **arrays,
+    )
+    checks.check(demo, str(path))
+    checks.check_sizes(demo, str(path), meta.sizes, META_FILE)
+    return demo
+
+
+def _episode_path(directory: Path, index: int) -> Path:
+    return directory / f"episode_{index:06d}.npz"
+
+
+@contextmanager
+def _disk_errors(directory: Path) -> Iterator[None]:
+    """Say where and why writing failed."""
+    try:
+        yield
+    except OSError as error:
+        raise DemonstrationError(
+            f"can't write {directory}: {error.strerror or error}",
+            fix="choose a directory that is writable and has room",
         ) from error

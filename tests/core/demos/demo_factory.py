@@ -1,4 +1,4 @@
-"""Small random demonstrations for the tests of this folder."""
+"""Small random demonstrations and the env that they fit, for the tests of this folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,48 @@ import dataclasses
 import numpy as np
 
 from joyrlinf_core.batch.demonstration import Demonstration
-from joyrlinf_core.config.schema import EpisodeId
+from joyrlinf_core.config.schema import EnvConfig, EpisodeId
+
+
+class TinyEnv(EnvConfig):
+    """An env that can't be built; its sizes are those of `demonstration`."""
+
+    type: str = "tiny"
+    total_num_envs: int = 1
+    max_episode_steps: int = 10
+    tasks: int = 2
+    sizes: tuple[int, int, tuple[int, int, int, int]] = (5, 4, (1, 6, 8, 3))
+
+    @property
+    def task_prompts(self):
+        return tuple(f"task {index}" for index in range(self.tasks))
+
+    @property
+    def state_dim(self):
+        return self.sizes[0]
+
+    @property
+    def action_dim(self):
+        return self.sizes[1]
+
+    @property
+    def image_shape(self):
+        return self.sizes[2]
+
+    def train_episode(self, seed, group, k):
+        return EpisodeId(0, k)
+
+    def eval_episode(self, index):
+        return EpisodeId(0, index)
+
+    def demo_episode(self, seed, index):
+        return EpisodeId(index % self.tasks, index)
+
+    def build(self, num_slots):
+        raise NotImplementedError
+
+    def check_ready(self):
+        raise NotImplementedError
 
 
 def demonstration(steps: int = 7, stride: int = 3, task: int = 0, seed: int = 0, **changes):

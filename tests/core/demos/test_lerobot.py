@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from joyrlinf_core.demos.lerobot import FeatureNames, LeRobotDataset, is_lerobot
-from joyrlinf_core.demos.store import DemoSource, open_demos, write_demos
 from joyrlinf_core.errors import DemonstrationError, MissingExtraError
 from tests.core.demos.demo_factory import assert_equal
 from tests.core.demos.lerobot_factory import CAMERAS, record, write_v2, write_v3
@@ -94,22 +93,6 @@ def test_features_can_be_named(dataset, episodes):
 def test_unknown_features_are_listed_with_those_that_exist(dataset):
     with pytest.raises(DemonstrationError, match=r"no feature state, cam\*; it has observation"):
         LeRobotDataset(dataset, FeatureNames(state="state", images=("cam*",)))
-
-
-def test_it_can_be_stored_in_the_own_format(tmp_path, dataset):
-    data = LeRobotDataset(dataset)
-    source = DemoSource(
-        env_type="lerobot",
-        prompts=data.prompts,
-        attempted=(2, 1),
-        seed=0,
-        expert_noise=0.0,
-        frame_stride=1,
-        steps_after_success=0,
-    )
-    write_demos(tmp_path / "own", data.demonstrations(), source)
-    for left, right in zip(data.demonstrations(), open_demos(tmp_path / "own"), strict=True):
-        assert_equal(left, right)
 
 
 def test_is_lerobot(tmp_path, dataset):

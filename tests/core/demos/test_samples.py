@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from joyrlinf_core.demos.samples import build_samples, field_stats
+from joyrlinf_core.demos.samples import build, field_stats
 from joyrlinf_core.errors import DemonstrationError
 from tests.core.demos.demo_factory import demonstration
 
@@ -29,7 +29,7 @@ def reference(demos, horizon):
 )
 def test_samples_equal_plain_loops(sizes, horizon):
     demos = [demonstration(n, stride, task=i, seed=i) for i, (n, stride) in enumerate(sizes)]
-    samples = build_samples(iter(demos), horizon)
+    samples = build(iter(demos), horizon)
     rows = reference(demos, horizon)
     assert len(samples) == len(rows)
     for i, (image, state, task, actions, valid) in enumerate(rows):
@@ -41,7 +41,7 @@ def test_samples_equal_plain_loops(sizes, horizon):
 
 
 def test_dtypes_and_shapes():
-    samples = build_samples([demonstration(7), demonstration(5)], horizon=4)
+    samples = build([demonstration(7), demonstration(5)], horizon=4)
     assert (samples.images.dtype, samples.images.shape) == (np.uint8, (5, 1, 6, 8, 3))
     assert (samples.state.dtype, samples.state.shape) == (np.float32, (5, 5))
     assert (samples.task.dtype, samples.task.shape) == (np.int64, (5,))
@@ -51,20 +51,20 @@ def test_dtypes_and_shapes():
 
 def test_labels_are_the_clean_actions():
     demo = demonstration()
-    samples = build_samples([demo], horizon=2)
+    samples = build([demo], horizon=2)
     np.testing.assert_array_equal(samples.actions[0], demo.actions[:2])
     assert not np.array_equal(samples.actions[0], demo.executed[:2])
 
 
 def test_the_end_is_masked():
-    valid = build_samples([demonstration(7, stride=3)], horizon=3).valid
+    valid = build([demonstration(7, stride=3)], horizon=3).valid
     np.testing.assert_array_equal(valid, [[True] * 3, [True] * 3, [True, False, False]])
 
 
 def test_sizes_that_differ_are_named():
     other = demonstration(state=np.zeros((7, 9), np.float32))
     with pytest.raises(DemonstrationError, match=r"demonstration 1: state .*\(9,\).*\(5,\)"):
-        build_samples([demonstration(), other], horizon=2)
+        build([demonstration(), other], horizon=2)
 
 
 def test_nothing_to_train_on():
@@ -72,9 +72,9 @@ def test_nothing_to_train_on():
         frame_steps=np.zeros(0, np.int64), images=np.zeros((0, 1, 6, 8, 3), np.uint8)
     )
     with pytest.raises(DemonstrationError, match="1 demonstrations hold no picture"):
-        build_samples([empty], horizon=2)
+        build([empty], horizon=2)
     with pytest.raises(DemonstrationError, match="0 demonstrations"):
-        build_samples([], horizon=2)
+        build([], horizon=2)
 
 
 def test_field_stats_golden_numbers():
