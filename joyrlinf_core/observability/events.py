@@ -7,7 +7,7 @@ library alone.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
 SCHEMA_VERSION = 1
@@ -50,6 +50,7 @@ class Phase(Event):
     kind: ClassVar[str] = "phase"
     phase: str
     step: int
+    """Steps finished when the phase began, so the first rollout has 0."""
     done: int = 0
     """Units done inside the phase, for a progress bar."""
     total: int = 0
@@ -67,8 +68,10 @@ class Step(Event):
     step: int
     """Steps finished, counted from 1."""
     metrics: dict[str, float]
+    """By name; those that console and performance summary read are in `metric_names.py`."""
     timings: dict[str, float]
-    """Wall seconds by phase; they add up to at most `seconds`."""
+    """Wall seconds by phase; `rollout/predict` is a part of `rollout`. Phases that are no part of
+    another add up to at most `seconds`."""
     seconds: float
 
 
@@ -121,3 +124,35 @@ class Finished(Event):
     """`completed` or `stopped`."""
     step: int
     seconds: float
+
+
+@dataclass(frozen=True)
+class Record:
+    """One line of `events.jsonl`: an event, when and by which rank it was written."""
+
+    time: float
+    """Seconds since the epoch."""
+    rank: int
+    event: Event
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object of the line."""
+        return {"time": self.time, "rank": self.rank, **self.event.to_json()}
+
+    @classmethod
+    def from_json(cls, line: dict[str, Any]) -> Record | None:
+        """Return the record of a line; None for a kind or a shape that this version can't read."""
+        event_class = _CLASSES.get(line.get("kind", ""))
+        if event_class is None:
+            return None
+        known = {f.name: line[f.name] for f in fields(event_class) if f.name in line}
+        try:
+            return cls(float(line["time"]), int(line["rank"]), event_class(**known))
+        except (KeyError, TypeError, ValueError):
+            return None
+
+
+_CLASSES: dict[str, type[Event]] = {
+    event_class.kind: event_class
+    for event_class in (RunStarted, Phase, Step, EvalResult, CheckpointSaved, Warned, Finished)
+}

@@ -1,0 +1,151 @@
+"""First-failure digest: one block that says which rank failed first, why, and what to do."""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from joyrlinf_core.errors import ExitCode
+from joyrlinf_core.observability.liveness import ProcessId
+from joyrlinf_core.observability.rank_status import RankStatus
+from joyrlinf_core.observability.run_dir import RunDir
+
+TAIL_LINES = 20
+TAIL_BYTES = 64 * 1024
+
+_TORCHRUN_REPORT = re.compile(r"^[EW]\d{4} .*torch/distributed/", re.MULTILINE)
+_TORCHRUN_EXIT = re.compile(r"exitcode: (-?\d+)\) local_rank: (\d+)")
+
+
+@dataclass(frozen=True)
+class Digest:
+    """What a user needs to see of a failed run.
+
+    Attributes:
+        headline: Rank and error in one line.
+        detail: Traceback or last log lines.
+        fix: What to do; may be empty.
+        log: Where to read on.
+        also: Ranks that failed afterwards, mostly because of the first.
+        exit_code: What `joyrl` exits with.
+    """
+
+    headline: str
+    detail: str
+    fix: str
+    log: Path
+    also: tuple[str, ...]
+    exit_code: int
+
+
+def died_silently(statuses: list[RankStatus]) -> list[RankStatus]:
+    """Return the ranks whose process is gone without an outcome."""
+    return [s for s in statuses if s.state == "running" and not ProcessId.parse(s.process).alive]
+
+
+def first_failure(
+    run_dir: RunDir, statuses: list[RankStatus], silent: list[RankStatus], launcher_log: Path
+) -> Digest:
+    """Return the digest of a failed run.
+
+    A rank that was killed leaves no message, but its peers do: they see a broken connection. So a
+    silent death goes before every message, and among messages the earliest counts.
+
+    Args:
+        run_dir: The run directory.
+        statuses: Statuses at the moment when the failure was noticed.
+        silent: Those of them that had died silently at that moment.
+        launcher_log: Output of torchrun.
+    """
+    failed = sorted((s for s in statuses if s.state == "failed"), key=lambda s: s.time)
+    if silent:
+        return _of_silent(run_dir, silent[0], failed, launcher_log)
+    if failed:
+        return _of_failed(run_dir, failed[0], failed[1:])
+    return Digest(
+        headline="the workers ended before they could start",
+        detail=_before_torchrun_report(launcher_log),
+        fix="",
+        log=launcher_log,
+        also=(),
+        exit_code=int(ExitCode.RUN_FAILED),
+    )
+
+
+def tail(path: Path, lines: int = TAIL_LINES) -> str:
+    """Return the last lines of a file; empty if there is none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - TAIL_BYTES))
+            text = file.read().decode("utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    return "\n".join(text.rstrip().splitlines()[-lines:])
+
+
+def _of_failed(run_dir: RunDir, first: RankStatus, others: list[RankStatus]) -> Digest:
+    log = _rank_log(run_dir, first.rank)
+    failure = first.failure
+    if failure is None:
+        raise AssertionError("a failed status has a failure")
+    named = f"{failure.type}: " if failure.traceback else ""
+    return Digest(
+        headline=f"rank {first.rank}: {named}{failure.message}",
+        detail=failure.traceback or tail(log),
+        fix=failure.fix,
+        log=log,
+        also=tuple(_one_line(status) for status in others),
+        exit_code=first.exit_code or int(ExitCode.RUN_FAILED),
+    )
+
+
+def _of_silent(
+    run_dir: RunDir, first: RankStatus, failed: list[RankStatus], launcher_log: Path
+) -> Digest:
+    log = _rank_log(run_dir, first.rank)
+    number = _exit_codes(launcher_log).get(first.rank)
+    reason, fix = "its process is gone", "the last lines of its log may tell why"
+    if number == -signal.SIGKILL:
+        reason = "it was killed (SIGKILL)"
+        fix = (
+            "out of memory is the usual cause: check `dmesg`; fewer env.train.total_num_envs or a "
+            "smaller actor.micro_batch_size need less"
+        )
+    elif number is not None and number < 0:
+        reason = f"it crashed ({signal.Signals(-number).name})"
+    return Digest(
+        headline=f"rank {first.rank} died without a message: {reason}",
+        detail=tail(log),
+        fix=fix,
+        log=log,
+        also=tuple(_one_line(status) for status in failed),
+        exit_code=int(ExitCode.RUN_FAILED),
+    )
+
+
+def _rank_log(run_dir: RunDir, rank: int) -> Path:
+    found = sorted(run_dir.logs.glob(f"node*_rank{rank}.log"))
+    return found[-1] if found else run_dir.rank_log(0, rank)
+
+
+def _before_torchrun_report(launcher_log: Path) -> str:
+    """Return the end of what the workers printed; torchrun's own report follows it and is long."""
+    text = tail(launcher_log, lines=1000)
+    report = _TORCHRUN_REPORT.search(text)
+    printed = text[: report.start()].rstrip() if report else text
+    return "\n".join((printed or text).splitlines()[-TAIL_LINES:])
+
+
+def _exit_codes(launcher_log: Path) -> dict[int, int]:
+    """Return local rank -> exit code (minus the signal) from torchrun's report."""
+    matches = _TORCHRUN_EXIT.findall(tail(launcher_log, lines=200))
+    return {int(rank): int(code) for code, rank in matches}
+
+
+def _one_line(status: RankStatus) -> str:
+    failure = status.failure
+    message = failure.message.strip().splitlines() if failure and failure.message else [""]
+    return f"rank {status.rank}: {failure.type if failure else ''}: {message[0]}"

@@ -1,0 +1,151 @@
+"""Makes run directories, and finds runs and checkpoints again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+from joyrlinf_core.config.dump import dump_config
+from joyrlinf_core.errors import EnvironmentNotReadyError, UsageError
+from joyrlinf_core.observability.atomic import write_text
+from joyrlinf_core.observability.run_dir import RunDir
+from joyrlinf_core.plan.run_plan import RunPlan
+
+MIN_FREE_BYTES = 256 * 2**20
+"""Less free space than this can't hold logs and two small checkpoints."""
+
+RUNS = "runs"
+
+
+def create(plan: RunPlan, *, root: Path | None = None) -> RunDir:
+    """Make a new run directory and write config and plan into it.
+
+    Args:
+        plan: The plan.
+        root: Parent of the new directory. None: `{log_path}/{experiment_name}/runs`.
+
+    Raises:
+        EnvironmentNotReadyError: The place can't be written, or is nearly full.
+    """
+    logger = plan.config.runner.logger
+    parent = root or Path(logger.log_path) / logger.experiment_name / RUNS
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        run_dir = RunDir(_make_unique(parent, datetime.now(UTC).astimezone()).resolve())
+        run_dir.logs.mkdir()
+        write_inputs(run_dir, plan)
+    except OSError as error:
+        raise EnvironmentNotReadyError(
+            f"can't make a run directory in {parent.absolute()}: {error.strerror or error}",
+            fix="--set runner.logger.log_path=DIR with a directory that you can write",
+        ) from error
+    check_space(run_dir.root)
+    return run_dir
+
+
+def write_inputs(run_dir: RunDir, plan: RunPlan) -> None:
+    """Write `config.yaml` and `plan.json` of a run."""
+    write_text(run_dir.config, dump_config(plan.config))
+    write_text(run_dir.plan, plan.model_dump_json(indent=2) + "\n")
+
+
+def check_space(directory: Path, needed: int = MIN_FREE_BYTES) -> None:
+    """Raise `EnvironmentNotReadyError` unless `needed` bytes are free and writable there."""
+    if not os.access(directory, os.W_OK):
+        raise EnvironmentNotReadyError(
+            f"no permission to write to {directory}", fix="choose a directory that you can write"
+        )
+    free = shutil.disk_usage(directory).free
+    if free < needed:
+        raise EnvironmentNotReadyError(
+            f"only {free / 2**20:.0f} MiB are free at {directory}; a run needs at least "
+            f"{needed / 2**20:.0f} MiB",
+            fix="free some space, or --set runner.logger.log_path=DIR on another disk",
+        )
+
+
+def list_runs(root: Path) -> list[RunDir]:
+    """Return all runs below a `log_path` directory, oldest first."""
+    found = [path.parent.resolve() for path in root.glob(f"*/{RUNS}/*/plan.json")]
+    return [RunDir(path) for path in sorted(found, key=lambda path: (path.name, str(path)))]
+
+
+def find_run(text: str, *, root: Path) -> RunDir:
+    """Return the run that a user means.
+
+    Args:
+        text: `latest`, a run directory, or anything inside one (`checkpoints`,
+            `global_step_<N>`, its `actor`).
+        root: Where `latest` looks.
+
+    Raises:
+        UsageError: There is no such run.
+    """
+    if text == "latest":
+        runs = list_runs(root)
+        if not runs:
+            raise UsageError(
+                f"no run below {root.absolute()}", fix="name the run's directory, or --log-path DIR"
+            )
+        return runs[-1]
+    path = Path(text).resolve()
+    for candidate in (path, *path.parents):
+        if (candidate / "plan.json").is_file():
+            return RunDir(candidate)
+    hint = "no such path" if not path.exists() else "no plan.json in it or above it"
+    raise UsageError(f"{text} is no run: {hint}", fix="`joyrl runs list` shows the runs here")
+
+
+def complete_checkpoints(run_dir: RunDir) -> dict[int, Path]:
+    """Return step -> directory of every checkpoint that was written to its end, by step."""
+    found = {
+        int(path.name.removeprefix("global_step_")): path
+        for path in run_dir.checkpoints.glob("global_step_*")
+        if path.name.removeprefix("global_step_").isdigit()
+        and (path / "actor" / "meta.json").is_file()
+    }
+    return dict(sorted(found.items()))
+
+
+def find_checkpoint(text: str, run_dir: RunDir) -> Path:
+    """Return the `global_step_<N>` directory that a user means: the one named, else the newest.
+
+    Raises:
+        UsageError: The run has no complete checkpoint, or the named one is not complete.
+    """
+    complete = complete_checkpoints(run_dir)
+    named = [part for part in Path(text).parts if part.startswith("global_step_")]
+    if named:
+        for path in complete.values():
+            if path.name == named[-1]:
+                return path
+        raise UsageError(
+            f"{text} is no complete checkpoint",
+            fix=f"complete ones: {_names(complete)}",
+        )
+    if not complete:
+        raise UsageError(
+            f"{run_dir.root} has no complete checkpoint",
+            fix="start the run again with `joyrl train "
+            f"{run_dir.config}`; a smaller runner.save_interval loses less",
+        )
+    return complete[max(complete)]
+
+
+def _names(complete: dict[int, Path]) -> str:
+    return ", ".join(path.name for path in complete.values()) or "none"
+
+
+def _make_unique(parent: Path, now: datetime) -> Path:
+    """Make a directory named after the time; `mkdir` decides between two launches in a second."""
+    stamp = now.strftime("%Y%m%d_%H%M%S")
+    for number in range(1000):
+        path = parent / (f"{stamp}_{number}" if number else stamp)
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        return path
+    raise EnvironmentNotReadyError(f"a thousand runs of {stamp} in {parent}", fix="try again")

@@ -1,0 +1,64 @@
+"""`status_rankN.json`: what became of one worker. Standard library alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from joyrlinf_core.observability.atomic import write_json
+
+State = Literal["running", "failed", "completed", "stopped"]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a worker failed."""
+
+    type: str
+    message: str
+    fix: str
+    traceback: str
+    """Empty for an error whose message says everything a user needs."""
+
+
+@dataclass(frozen=True)
+class RankStatus:
+    """State of one worker.
+
+    Attributes:
+        rank: Global rank.
+        process: `ProcessId` as text.
+        state: `running` until the job returned or raised.
+        time: When the state was entered, seconds since the epoch.
+        exit_code: Exit code of the process; None while running.
+        failure: Only in state `failed`.
+    """
+
+    rank: int
+    process: str
+    state: State
+    time: float
+    exit_code: int | None = None
+    failure: Failure | None = None
+
+    def write(self, path: Path) -> None:
+        """Write atomically."""
+        write_json(path, asdict(self))
+
+    @classmethod
+    def read(cls, path: Path) -> RankStatus | None:
+        """Read a status; None if there is none."""
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            return None
+        failure = value.pop("failure")
+        return cls(**value, failure=Failure(**failure) if failure else None)
+
+
+def read_all(logs: Path) -> list[RankStatus]:
+    """Return the statuses of all ranks that have one, by rank."""
+    found = [RankStatus.read(path) for path in logs.glob("status_rank*.json")]
+    return sorted((status for status in found if status is not None), key=lambda s: s.rank)

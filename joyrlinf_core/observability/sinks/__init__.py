@@ -1,0 +1,1 @@
+"""Metric sinks beside the event file."""

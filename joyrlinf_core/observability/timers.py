@@ -1,0 +1,50 @@
+"""`PhaseTimer`: wall seconds of the named parts of one step."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class PhaseTimer:
+    """Accumulates wall seconds by name until `pop`.
+
+    `with timer("rollout"): ...` around `with timer("rollout/predict"): ...`: a name with a slash is
+    a part of what stands before it, see `phases`. Safe to use from several threads.
+    """
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """Add the time of the block to `name`, also when the block raises."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.add(name, time.perf_counter() - started)
+
+    def add(self, name: str, seconds: float) -> None:
+        """Add wall seconds that were measured elsewhere."""
+        with self._lock:
+            self._seconds[name] = self._seconds.get(name, 0.0) + seconds
+
+    def pop(self) -> dict[str, float]:
+        """Return the sums since the last `pop`, and start anew."""
+        with self._lock:
+            seconds, self._seconds = self._seconds, {}
+        return seconds
+
+
+def phases(seconds: dict[str, float]) -> dict[str, float]:
+    """Return the entries that don't lie inside another one; only these may be added up."""
+    return {name: value for name, value in seconds.items() if not _parents(name) & seconds.keys()}
+
+
+def _parents(name: str) -> set[str]:
+    parts = name.split("/")
+    return {"/".join(parts[:count]) for count in range(1, len(parts))}
