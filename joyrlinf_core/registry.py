@@ -64,14 +64,15 @@ def load(kind: Kind, name: str) -> Any:
         module_name, attribute = name.split(":", 1)
         try:
             return getattr(importlib.import_module(module_name), attribute)
-        except (ImportError, AttributeError) as error:
+        except (ImportError, AttributeError, TypeError, ValueError) as error:
+            # TypeError and ValueError: a relative or empty module name.
             raise UnknownNameError(kind, name, names(kind)) from error
+    path = f"{_PACKAGES[kind]}.{name}"
+    if name.isidentifier() and importlib.util.find_spec(path) is not None:
+        module = importlib.import_module(path)
+        if hasattr(module, _EXPORT[kind]):
+            return module.Config if _EXPORT[kind] == "Config" else module
+    # After the built-in ones: looking through every installed package takes a while.
     for point in entry_points(group=f"joyrl.{kind}", name=name):
         return point.load()
-    path = f"{_PACKAGES[kind]}.{name}"
-    if not name.isidentifier() or importlib.util.find_spec(path) is None:
-        raise UnknownNameError(kind, name, names(kind))
-    module = importlib.import_module(path)
-    if not hasattr(module, _EXPORT[kind]):
-        raise UnknownNameError(kind, name, names(kind))
-    return module.Config if _EXPORT[kind] == "Config" else module
+    raise UnknownNameError(kind, name, names(kind))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator, Field, SerializeAsAny
 from pydantic_core import PydanticCustomError
@@ -29,7 +29,7 @@ def _chosen(kind: registry.Kind, key: str, base: type[Section]) -> BeforeValidat
     def pick(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        name = value.get(key)
+        name = cast("dict[str, Any]", value).get(key)
         if not isinstance(name, str):
             raise PydanticCustomError(
                 "missing_name",
@@ -44,7 +44,7 @@ def _chosen(kind: registry.Kind, key: str, base: type[Section]) -> BeforeValidat
                 "unknown `{key}: {name}`; known: {known}",
                 {"key": key, "name": name, "known": ", ".join(error.known)},
             ) from error
-        if not issubclass(cls, base):
+        if not (isinstance(cls, type) and issubclass(cls, base)):
             raise PydanticCustomError(
                 "unknown_name",
                 "`{key}: {name}` is no {base}",

@@ -1,0 +1,44 @@
+"""A plan as text."""
+
+from __future__ import annotations
+
+from joyrlinf_core.plan.run_plan import RunPlan
+
+
+def plan_lines(plan: RunPlan) -> list[str]:
+    """Return the plan as lines of plain text: who does what, and the batch arithmetic."""
+    place, batch, config = plan.placement, plan.batch, plan.config
+    actor, algorithm = config.actor, config.algorithm
+    nodes = f"{place.num_nodes} node{'s' if place.num_nodes > 1 else ''}"
+    inferred = ", gpus_per_node inferred" if place.ranks_per_node_inferred else ""
+    per_step = actor.micro_batch_size * actor.gradient_accumulation_steps
+    rows = [
+        ("placement", f"{place.mode}, {nodes} x {place.ranks_per_node} ranks{inferred}"),
+        (
+            f"env {_ranks(place.env_ranks)}",
+            f"{batch.envs_per_rank} envs, {batch.envs_per_rank // batch.group_size} groups of "
+            f"{batch.group_size} per rank; {batch.num_envs} envs, {batch.num_groups} groups in all",
+        ),
+        (
+            f"rollout {_ranks(place.rollout_ranks)}",
+            f"R {batch.rollout_epochs} x T {batch.chunk_steps} chunks of {batch.chunk_size} "
+            f"actions, {config.rollout.pipeline_stage_num} stage(s) of {batch.envs_per_stage} envs",
+        ),
+        (
+            f"actor {_ranks(place.actor_ranks)}",
+            f"N = T_eff {batch.t_eff} x B {batch.columns_per_actor} = {batch.samples_per_actor} "
+            f"samples per rank; / ({actor.micro_batch_size} x {actor.gradient_accumulation_steps} "
+            f"= {per_step}) x {algorithm.update_epoch} epochs = "
+            f"{batch.optimizer_steps_per_update} optimizer steps per update",
+        ),
+    ]
+    if batch.eval_episodes:
+        rows.append(("evaluation", f"{batch.eval_episodes} held-out episodes"))
+    width = max(len(name) for name, _ in rows)
+    return [f"  {name:<{width}}  {text}" for name, text in rows]
+
+
+def _ranks(ranks: tuple[int, ...]) -> str:
+    if ranks == tuple(range(ranks[0], ranks[-1] + 1)):
+        return str(ranks[0]) if len(ranks) == 1 else f"{ranks[0]}-{ranks[-1]}"
+    return ",".join(str(rank) for rank in ranks)

@@ -1,0 +1,134 @@
+"""The tree of config keys: which class a section has, and where a key belongs."""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Union, cast, get_args, get_origin
+
+from joyrlinf_core import registry
+from joyrlinf_core.config.schema import Config
+from joyrlinf_core.config.schema.base import Section
+
+CHOICES: Mapping[str, tuple[registry.Kind, str]] = {
+    "env.train": ("envs", "type"),
+    "env.eval": ("envs", "type"),
+    "actor.model": ("policies", "model_type"),
+}
+"""Sections whose class is picked by a name in them: path -> (registry kind, key of the name)."""
+
+
+def section_in(annotation: Any) -> type[Section] | None:
+    """Return the section class that an annotation holds, None for a plain value."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    if get_origin(annotation) in (Annotated, Union, types.UnionType):
+        for part in get_args(annotation):
+            found = section_in(part)
+            if found is not None:
+                return found
+    return None
+
+
+def chosen_class(path: str, data: object) -> type[Section] | None:
+    """Return the class that the name in a section picks, None if there is no such name.
+
+    Args:
+        path: A key of `CHOICES`.
+        data: The whole config as plain data.
+    """
+    kind, key = CHOICES[path]
+    name = value_at(data, f"{path}.{key}")
+    if not isinstance(name, str):
+        return None
+    try:
+        loaded = registry.load(kind, name)
+    except registry.UnknownNameError:
+        return None
+    return section_in(loaded)
+
+
+def value_at(data: object, path: str) -> Any:
+    """Return the plain value at a dotted path, None if there is none."""
+    for name in path.split("."):
+        if not isinstance(data, dict) or name not in data:
+            return None
+        data = cast("dict[str, object]", data)[name]
+    return data
+
+
+def class_at(path: str, data: object) -> type[Section] | None:
+    """Return the class of the section at a dotted path (`""`: the root), None if it is none."""
+    cls: type[Section] | None = Config
+    walked = ""
+    for name in path.split(".") if path else []:
+        walked = f"{walked}.{name}" if walked else name
+        if cls is None or name not in cls.model_fields:
+            return None
+        base = section_in(cls.model_fields[name].annotation)
+        cls = chosen_class(walked, data) or base if walked in CHOICES else base
+    return cls
+
+
+def all_keys(data: object) -> Iterator[str]:
+    """Yield every dotted key of the schema; `data` picks the simulator and the policy family."""
+
+    def visit(cls: type[Section], path: str) -> Iterator[str]:
+        for name, field in cls.model_fields.items():
+            below = f"{path}.{name}" if path else name
+            yield below
+            section = section_in(field.annotation)
+            if below in CHOICES:
+                section = chosen_class(below, data) or section
+            if section is not None:
+                yield from visit(section, below)
+
+    return visit(Config, "")
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """What an unknown key may stand for.
+
+    Attributes:
+        text: For the message; empty if nothing is near.
+        targets: Dotted keys that the user may have meant.
+    """
+
+    text: str
+    targets: tuple[str, ...]
+
+
+def suggest(path: str, data: object) -> Suggestion:
+    """Return what an unknown key may stand for.
+
+    Args:
+        path: The unknown key, dotted.
+        data: The whole config as plain data.
+    """
+    section, _, name = path.rpartition(".")
+    everything = list(all_keys(data))
+    elsewhere = tuple(key for key in everything if key.rpartition(".")[2] == name)
+    if elsewhere:
+        places = [key.rpartition(".")[0] or "the top level" for key in elsewhere]
+        return Suggestion(f"this key belongs under {_either(places)}", elsewhere)
+    if section == "" and "." in name:
+        return Suggestion("", ())
+    cls = class_at(section, data)
+    here = list(cls.model_fields) if cls is not None else []
+    near = difflib.get_close_matches(name, here, n=1, cutoff=0.6)
+    if near:
+        target = f"{section}.{near[0]}" if section else near[0]
+        return Suggestion(f"did you mean `{near[0]}`?", (target,))
+    by_name = {key.rpartition(".")[2]: key for key in reversed(everything)}
+    far = difflib.get_close_matches(name, by_name, n=1, cutoff=0.8)
+    if far:
+        return Suggestion(f"did you mean `{by_name[far[0]]}`?", (by_name[far[0]],))
+    return Suggestion("", ())
+
+
+def _either(items: list[str]) -> str:
+    quoted = [item if item.startswith("the ") else f"`{item}`" for item in items[:3]]
+    return " or ".join(quoted)

@@ -1,0 +1,292 @@
+"""Schema check of a merged tree: pydantic's errors become findings with places.
+
+When something is wrong, whatever else is right is still built, so that the rules of `plan/rules/`
+can look at it in the same run.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pydantic import ValidationError, create_model
+from pydantic_core import ErrorDetails
+
+from joyrlinf_core.config.keys import CHOICES, chosen_class, class_at, section_in, suggest
+from joyrlinf_core.config.schema import Config, EnvSection
+from joyrlinf_core.config.schema.base import Section
+from joyrlinf_core.config.source_map import Located, SourceMap, at_location, plain
+from joyrlinf_core.errors import Finding
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Result of the schema check.
+
+    Attributes:
+        config: The config, None when anything is wrong.
+        partial: The config without what is wrong; attributes that could not be read are missing.
+        unparsed: Dotted keys that `partial` does not hold, or holds a wrong value for.
+        findings: What is wrong.
+    """
+
+    config: Config | None
+    partial: Config
+    unparsed: frozenset[str]
+    findings: tuple[Finding, ...]
+
+
+def check_schema(tree: Located, sources: SourceMap) -> Checked:
+    """Check a tree against the schema.
+
+    Args:
+        tree: All layers merged; the root is a mapping.
+        sources: The same tree by path.
+    """
+    data = plain(tree)
+    findings, unparsed = _check_scalars(data, sources)
+    errors: list[ErrorDetails] = []
+    try:
+        config = Config.model_validate(data)
+        if not findings:
+            return Checked(config, config, frozenset(), ())
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+    # Several errors at one place are the branches of a union: one finding.
+    by_path: dict[str, list[ErrorDetails]] = {}
+    for one in errors:
+        if not _is_inherited(one, errors, sources):
+            by_path.setdefault(_error_path(one, data), []).append(one)
+    for path, group in by_path.items():
+        if path in unparsed:
+            continue
+        finding, targets = _finding(path, group, data, sources)
+        findings.append(finding)
+        unparsed.update((path, *targets))
+    unparsed.update(_error_path(one, data) for one in errors)
+    partial = _build_partial(data, unparsed)
+    return Checked(None, partial, frozenset(unparsed), tuple(findings))
+
+
+def _check_scalars(data: object, sources: SourceMap) -> tuple[list[Finding], set[str]]:
+    """Refuse what pydantic lets through: a bool as a number, NaN and infinity."""
+    findings: list[Finding] = []
+    bad: set[str] = set()
+    for path, node in sources.entries.items():
+        if isinstance(node.value, float) and not math.isfinite(node.value):
+            message = f"`{path}: {node.value}` is no finite number"
+        elif isinstance(node.value, bool) and _is_number_field(path, data):
+            message = f"`{path}: {str(node.value).lower()}` must be a number"
+        else:
+            continue
+        findings.append(at_location(Finding("JR011", "error", (path,), message), node.at))
+        bad.add(path)
+    return findings, bad
+
+
+def _is_number_field(path: str, data: object) -> bool:
+    section, _, name = path.rpartition(".")
+    cls = class_at(section, data)
+    if cls is None or name not in cls.model_fields:
+        return False
+    annotation: Any = cls.model_fields[name].annotation
+    kinds = set(getattr(annotation, "__args__", (annotation,)))
+    return bool(kinds & {int, float}) and bool not in kinds
+
+
+def _is_inherited(error: ErrorDetails, errors: Sequence[ErrorDetails], sources: SourceMap) -> bool:
+    """Say whether an error of `env.eval` only repeats one of `env.train`."""
+    loc = error["loc"]
+    if loc[:2] != ("env", "eval"):
+        return False
+    twin = ("env", "train", *loc[2:])
+    if not any(one["loc"] == twin and one["type"] == error["type"] for one in errors):
+        return False
+    own = sources.exact(".".join(str(part) for part in loc))
+    train = sources.exact(".".join(str(part) for part in twin))
+    return own is None or len(loc) == 2 or (train is not None and own.at == train.at)
+
+
+def _error_path(error: ErrorDetails, data: object) -> str:
+    """Return the config key of an error, without pydantic's tags of union branches."""
+    names: list[str] = []
+    here: object = data
+    for part in error["loc"]:
+        if isinstance(here, dict) and part in here:
+            here = cast("dict[Any, object]", here)[part]
+        elif isinstance(here, list) and part in range(len(cast("list[object]", here))):
+            here = cast("list[object]", here)[int(part)]
+        elif error["type"] != "missing":
+            break
+        names.append(str(part))
+    path = ".".join(names)
+    if error["type"] in ("missing_name", "unknown_name") and path in CHOICES:
+        path = f"{path}.{CHOICES[path][1]}"
+    return path
+
+
+def _finding(
+    path: str, errors: list[ErrorDetails], data: object, sources: SourceMap
+) -> tuple[Finding, tuple[str, ...]]:
+    """Return the finding of one place, and other keys that its rules must not trust."""
+    kind = errors[0]["type"]
+    section, _, name = path.rpartition(".")
+    if kind == "extra_forbidden":
+        hint = suggest(path, data)
+        cls = class_at(section, data)
+        allowed = ", ".join(cls.model_fields) if cls is not None else ""
+        message = f"unknown key `{name}`" + (f" in `{section}`" if section else "")
+        fix = hint.text or f"delete it; allowed here: {allowed}"
+        if not section and "." in name:
+            fix = "keys are nested in the file: write one section a line; `a.b=c` is for --set"
+        finding = Finding("JR012", "error", (path,), message, fix)
+        return at_location(finding, sources.locate(path)), hint.targets
+    if kind == "missing":
+        message = f"`{path}` is required"
+        cls = class_at(section, data)
+        text = (
+            (cls.model_fields[name].description or "") if cls and name in cls.model_fields else ""
+        )
+        finding = Finding(
+            "JR010", "error", (path,), message, text.split("\n")[0] and f"set it: {text}"
+        )
+        return at_location(finding, sources.locate(path)), ()
+    if kind in ("missing_name", "unknown_name"):
+        known = str(errors[0].get("ctx", {}).get("known", "")).split(", ")
+        value = errors[0]["input"]
+        given = (
+            str(cast("dict[str, object]", value).get(name, "")) if isinstance(value, dict) else ""
+        )
+        near = difflib.get_close_matches(given, known, n=1, cutoff=0.6)
+        fix = f"did you mean `{near[0]}`?" if near else ""
+        finding = Finding("JR013", "error", (path,), errors[0]["msg"], fix)
+        return at_location(finding, sources.locate(path, value=True)), ()
+    finding = Finding("JR011", "error", (path,), *_value_message(path, errors))
+    return at_location(finding, sources.locate(path, value=True)), ()
+
+
+def _value_message(path: str, errors: list[ErrorDetails]) -> tuple[str, str]:
+    """Return message and fix for a value of the wrong type or out of range."""
+    value = errors[0]["input"]
+    shown = _shown(value)
+    reasons = list(dict.fromkeys(_reason(one) for one in errors))
+    message = f"`{path}: {shown}` {' or '.join(reasons)}" if path else f"the config {reasons[0]}"
+    fix = ""
+    expected = str(errors[0].get("ctx", {}).get("expected", ""))
+    if errors[0]["type"] == "literal_error" and isinstance(value, str):
+        near = difflib.get_close_matches(value, expected.replace("'", "").split(), n=1, cutoff=0.6)
+        fix = f"did you mean `{near[0]}`?" if near else ""
+    elif errors[0]["type"] == "string_type" and isinstance(value, (int, float)):
+        fix = "put it in quotes"
+    return message, fix
+
+
+def _shown(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, dict):
+        return "{...}"
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+_REASONS = {
+    "string_type": "must be text",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "model_type": "must be a section of keys",
+    "dict_type": "must be a section of keys",
+    "tuple_type": "must be a list",
+}
+
+
+def _reason(error: ErrorDetails) -> str:
+    text = _REASONS.get(error["type"])
+    if text is not None:
+        return text
+    text = error["msg"].removeprefix("Value error, ")
+    return text.replace("Input should be", "must be").replace("Input should", "must")
+
+
+def _build_partial(data: object, unparsed: set[str]) -> Config:
+    """Build every section that can be built, leaving out the keys in `unparsed`."""
+    pruned = _without(data, "", unparsed)
+    sections: dict[str, Any] = {}
+    for name, field in Config.model_fields.items():
+        if name == "env":
+            parts: dict[str, Any] = {"eval": None}
+            parts.update((k, v) for k, v in _parts(pruned, unparsed) if v is not None)
+            sections["env"] = EnvSection.model_construct(None, **parts)
+            continue
+        cls = section_in(field.annotation)
+        if name not in pruned:
+            if field.is_required():
+                unparsed.add(name)
+            continue
+        assert cls is not None, "every field of the root is a section"
+        value = pruned[name]
+        built = None if value is None else _build(cls, name, value, pruned, unparsed)
+        if built is not None or value is None:
+            sections[name] = built
+    return Config.model_construct(**sections)
+
+
+def _parts(pruned: dict[str, Any], unparsed: set[str]) -> Iterator[tuple[str, Section | None]]:
+    env = pruned.get("env")
+    for name in ("train", "eval"):
+        path = f"env.{name}"
+        cls = chosen_class(path, pruned)
+        if isinstance(env, dict) and name in env and cls is not None:
+            yield name, _build(cls, path, cast("dict[str, Any]", env)[name], pruned, unparsed)
+        elif name == "train" or path in {key[: len(path)] for key in unparsed}:
+            unparsed.add(path)
+
+
+def _build(
+    cls: type[Section], path: str, value: Any, data: dict[str, Any], unparsed: set[str]
+) -> Section | None:
+    """Build one section; keys that it lacks or has wrong are left out where that is possible."""
+    for _ in range(len(cls.model_fields) + 1):
+        try:
+            return cls.model_validate(value)
+        except ValidationError as error:
+            tops = {str(one["loc"][0]) for one in error.errors() if one["loc"]}
+        if not tops or not isinstance(value, dict):
+            break
+        value = {k: v for k, v in cast("dict[str, Any]", value).items() if k not in tops}
+        unparsed.update(f"{path}.{name}" for name in tops)
+        # A required key that is missing gets a placeholder; `unparsed` keeps rules away from it.
+        fields: dict[str, Any] = {
+            name: (Any, None)
+            for name in tops
+            if name in cls.model_fields and cls.model_fields[name].is_required()
+        }
+        if fields:
+            cls = create_model(cls.__name__, __base__=cls, **fields)
+    unparsed.add(path)
+    return None
+
+
+def _without(value: object, path: str, dropped: set[str]) -> Any:
+    """Return plain data without the keys in `dropped`; a list with a bad item goes as a whole."""
+    if not isinstance(value, dict):
+        return value
+    kept: dict[str, Any] = {}
+    for name, child in cast("dict[str, object]", value).items():
+        below = f"{path}.{name}" if path else name
+        in_list = _is_list(child) and any(key.startswith(f"{below}.") for key in dropped)
+        if below not in dropped and not in_list:
+            kept[name] = _without(child, below, dropped)
+    return kept
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list)

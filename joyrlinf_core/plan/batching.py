@@ -1,0 +1,178 @@
+"""Batch arithmetic: one place for every division that must come out even.
+
+`BatchShape` holds the numbers as the config gives them; `violations` says which rules they break,
+and `nearest` looks for values that break none. See `docs/architecture.md` for the letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from joyrlinf_core.config.schema import Config
+from joyrlinf_core.plan.run_plan import BatchPlan, Job, Placement
+
+
+@dataclass(frozen=True)
+class BatchShape:
+    """The numbers that batch arithmetic is about."""
+
+    num_envs: int
+    """E."""
+    env_ranks: int
+    actor_ranks: int
+    """W_a."""
+    stages: int
+    """S."""
+    group_size: int
+    """G."""
+    chunk_size: int
+    """C."""
+    steps_per_epoch: int
+    """Env steps of one rollout epoch."""
+    max_episode_steps: int
+    auto_reset: bool
+    rollout_epochs: int
+    """R."""
+    micro_batch_size: int
+    gradient_accumulation_steps: int
+
+    @property
+    def t_eff(self) -> int:
+        """T_eff = R * T, where T = steps per epoch / C."""
+        return self.rollout_epochs * (self.steps_per_epoch // self.chunk_size)
+
+    @property
+    def columns_per_actor(self) -> int:
+        """B = E / W_a."""
+        return self.num_envs // self.actor_ranks
+
+    @property
+    def samples_per_actor(self) -> int:
+        """N = T_eff * B."""
+        return self.t_eff * self.columns_per_actor
+
+    @property
+    def samples_per_optimizer_step(self) -> int:
+        """Samples that one rank feeds into one optimizer step."""
+        return self.micro_batch_size * self.gradient_accumulation_steps
+
+
+_CHECKS: dict[str, Callable[[BatchShape], bool]] = {
+    "JR101": lambda s: s.num_envs % s.env_ranks == 0,
+    "JR102": lambda s: s.num_envs % (s.env_ranks * s.stages) == 0,
+    "JR104": lambda s: s.num_envs // (s.env_ranks * s.stages) % s.group_size == 0,
+    "JR105": lambda s: s.num_envs % (s.actor_ranks * s.group_size) == 0,
+    "JR106": lambda s: s.steps_per_epoch % s.chunk_size == 0,
+    "JR107": lambda s: s.auto_reset or s.max_episode_steps <= s.steps_per_epoch,
+    "JR103": lambda s: s.samples_per_actor % s.samples_per_optimizer_step == 0,
+}
+_NEEDS = {
+    "JR102": {"JR101"},
+    "JR104": {"JR101", "JR102"},
+    "JR103": {"JR101", "JR105", "JR106"},
+}
+"""A check that makes no sense while one of these fails is not made."""
+
+
+def violations(shape: BatchShape) -> frozenset[str]:
+    """Return the codes of the batch rules that these numbers break."""
+    broken: set[str] = set()
+    for code, holds in _CHECKS.items():
+        if not _NEEDS.get(code, set()) & broken and not holds(shape):
+            broken.add(code)
+    return frozenset(broken)
+
+
+Number = Literal[
+    "num_envs",
+    "stages",
+    "group_size",
+    "chunk_size",
+    "steps_per_epoch",
+    "max_episode_steps",
+    "micro_batch_size",
+    "gradient_accumulation_steps",
+]
+
+
+def nearest(shape: BatchShape, number: Number, code: str) -> tuple[int, ...]:
+    """Return the nearest values of one number that mend a rule and break no other.
+
+    Args:
+        shape: Numbers that break the rule.
+        number: Which of them to change.
+        code: The rule to mend.
+
+    Returns:
+        At most one smaller and one larger value; empty if changing this number alone can't help.
+    """
+    broken = violations(shape)
+    now: int = getattr(shape, number)
+
+    def works(value: int) -> bool:
+        after = violations(replace(shape, **{number: value}))
+        return code not in after and after <= broken
+
+    reach = max(4 * now, now + 4096)
+    below = next((value for value in range(now - 1, 0, -1) if works(value)), None)
+    above = next((value for value in range(now + 1, reach + 1) if works(value)), None)
+    return tuple(value for value in (below, above) if value is not None)
+
+
+def batch_shape(config: Config, placement: Placement) -> BatchShape:
+    """Collect the numbers of a config."""
+    env, actor = config.env.train, config.actor
+    return BatchShape(
+        num_envs=env.total_num_envs,
+        env_ranks=len(placement.env_ranks),
+        actor_ranks=len(placement.actor_ranks),
+        stages=config.rollout.pipeline_stage_num,
+        group_size=config.algorithm.group_size,
+        chunk_size=actor.model.num_action_chunks,
+        steps_per_epoch=env.steps_per_epoch,
+        max_episode_steps=env.max_episode_steps,
+        auto_reset=env.auto_reset,
+        rollout_epochs=env.rollout_epoch,
+        micro_batch_size=actor.micro_batch_size,
+        gradient_accumulation_steps=actor.gradient_accumulation_steps,
+    )
+
+
+def evaluation_is_on(config: Config) -> bool:
+    """Say whether a training run evaluates at any time."""
+    runner = config.runner
+    return runner.val_check_interval > 0 or runner.eval_at_start or runner.eval_at_end
+
+
+def eval_episodes(config: Config, job: Job) -> int:
+    """Return the held-out episodes of one evaluation, 0 when evaluation is off."""
+    if job != "eval" and not evaluation_is_on(config):
+        return 0
+    env = config.eval_env
+    return env.num_episodes or env.total_num_envs * env.rollout_epoch
+
+
+def build_batch(config: Config, placement: Placement, job: Job) -> BatchPlan:
+    """Compute the batch plan of a config that passes every rule."""
+    shape = batch_shape(config, placement)
+    steps = shape.samples_per_actor // shape.samples_per_optimizer_step
+    per_rank = shape.num_envs // shape.env_ranks
+    return BatchPlan(
+        num_envs=shape.num_envs,
+        envs_per_rank=per_rank,
+        envs_per_stage=per_rank // shape.stages,
+        num_groups=shape.num_envs // shape.group_size,
+        group_size=shape.group_size,
+        chunk_size=shape.chunk_size,
+        action_dim=config.actor.model.action_dim or config.env.train.action_dim,
+        chunk_steps=shape.steps_per_epoch // shape.chunk_size,
+        rollout_epochs=shape.rollout_epochs,
+        t_eff=shape.t_eff,
+        columns_per_actor=shape.columns_per_actor,
+        samples_per_actor=shape.samples_per_actor,
+        optimizer_steps_per_epoch=steps,
+        optimizer_steps_per_update=steps * config.algorithm.update_epoch,
+        eval_episodes=eval_episodes(config, job),
+    )

@@ -1,0 +1,158 @@
+"""Placement: `cluster.component_placement` -> which global rank plays which role.
+
+A role is `env`, `rollout` or `actor`; `env,rollout: 0-3` sets both. A value is `all`, an int, or
+ranges such as `0-3,6`. The rules of `rules/placement.py` say what is wrong; `resolve_placement`
+returns None then.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+
+from joyrlinf_core.config.schema import ClusterConfig
+from joyrlinf_core.plan.run_plan import Placement, PlacementMode
+
+ROLES = ("env", "rollout", "actor")
+
+_RANGE = re.compile(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?\Z")
+MAX_RANKS = 65_536
+"""Largest rank number that is accepted; a larger one is a typing error."""
+
+
+class RankSyntaxError(ValueError):
+    """A placement value can't be read."""
+
+
+def parse_ranks(value: str | int) -> tuple[int, ...] | None:
+    """Return the ranks that a placement value names, ascending; None for `all`.
+
+    Raises:
+        RankSyntaxError: The value is no int, `all` or list of ranges, or names a rank twice.
+    """
+    text = str(value).strip()
+    if text == "all":
+        return None
+    ranks: list[int] = []
+    for part in text.split(","):
+        match = _RANGE.match(part)
+        if match is None:
+            raise RankSyntaxError(f"`{part.strip()}` is no rank and no range")
+        first = int(match[1])
+        last = int(match[2]) if match[2] is not None else first
+        if last < first:
+            raise RankSyntaxError(f"the range {first}-{last} runs backwards")
+        if last >= MAX_RANKS:
+            raise RankSyntaxError(f"rank {last} is beyond {MAX_RANKS - 1}")
+        ranks.extend(range(first, last + 1))
+    ranks.sort()
+    for rank, following in pairwise(ranks):
+        if rank == following:
+            raise RankSyntaxError(f"rank {rank} is named twice")
+    return tuple(ranks)
+
+
+@dataclass(frozen=True)
+class RoleEntry:
+    """One role of one entry of `component_placement`."""
+
+    role: str
+    key: str
+    value: str | int
+
+    @property
+    def path(self) -> str:
+        """Dotted config key of the entry."""
+        return f"cluster.component_placement.{self.key}"
+
+
+def role_entries(cluster: ClusterConfig) -> list[RoleEntry]:
+    """Return the entries of `component_placement` role by role, in the order of the file."""
+    return [
+        RoleEntry(role.strip(), key, value)
+        for key, value in cluster.component_placement.items()
+        for role in key.split(",")
+    ]
+
+
+def parsed_entries(cluster: ClusterConfig) -> list[tuple[RoleEntry, tuple[int, ...] | None]]:
+    """Return the entries whose value can be read, with their ranks (None: all)."""
+    found: list[tuple[RoleEntry, tuple[int, ...] | None]] = []
+    for entry in role_entries(cluster):
+        try:
+            found.append((entry, parse_ranks(entry.value)))
+        except RankSyntaxError:
+            continue  # rule JR202 reports it
+    return found
+
+
+def ranks_per_node(cluster: ClusterConfig) -> int | None:
+    """Return the processes per node, inferred on one node; None if nothing tells it."""
+    if cluster.gpus_per_node is not None:
+        return cluster.gpus_per_node
+    if cluster.num_nodes > 1 or cluster.placement_basis == "per_node":
+        return None
+    named = [rank for _, ranks in parsed_entries(cluster) if ranks for rank in ranks]
+    return max(named) + 1 if named else None
+
+
+def limit(cluster: ClusterConfig, per_node: int) -> int:
+    """Return the number of ranks that a placement value can name."""
+    return per_node if cluster.placement_basis == "per_node" else per_node * cluster.num_nodes
+
+
+def role_ranks(cluster: ClusterConfig) -> dict[str, tuple[int, ...]] | None:
+    """Return global ranks by role; None while an entry or the size of the cluster is unclear."""
+    entries = parsed_entries(cluster)
+    per_node = ranks_per_node(cluster)
+    if per_node is None or sorted(e.role for e, _ in entries) != sorted(ROLES):
+        return None
+    size = limit(cluster, per_node)
+    roles: dict[str, tuple[int, ...]] = {}
+    for entry, named in entries:
+        ranks = named if named is not None else tuple(range(size))
+        if ranks[-1] >= size:
+            return None
+        if cluster.placement_basis == "per_node":
+            nodes = range(cluster.num_nodes)
+            ranks = tuple(node * per_node + rank for node in nodes for rank in ranks)
+        roles[entry.role] = ranks
+    return roles
+
+
+def idle_ranks(cluster: ClusterConfig) -> tuple[int, ...]:
+    """Return the global ranks that play no role; empty while the placement is unclear."""
+    roles, per_node = role_ranks(cluster), ranks_per_node(cluster)
+    if roles is None or per_node is None:
+        return ()
+    busy = {rank for ranks in roles.values() for rank in ranks}
+    return tuple(rank for rank in range(per_node * cluster.num_nodes) if rank not in busy)
+
+
+def resolve_placement(cluster: ClusterConfig) -> Placement | None:
+    """Return the placement, None if any of its rules finds an error."""
+    roles, per_node = role_ranks(cluster), ranks_per_node(cluster)
+    if roles is None or per_node is None or idle_ranks(cluster):
+        return None
+    return Placement(
+        mode=_mode(roles),
+        world_size=per_node * cluster.num_nodes,
+        num_nodes=cluster.num_nodes,
+        ranks_per_node=per_node,
+        ranks_per_node_inferred=cluster.gpus_per_node is None,
+        env_ranks=roles["env"],
+        rollout_ranks=roles["rollout"],
+        actor_ranks=roles["actor"],
+    )
+
+
+def _mode(roles: dict[str, tuple[int, ...]]) -> PlacementMode:
+    env, rollout, actor = (set(roles[role]) for role in ROLES)
+    if env == rollout == actor:
+        return "colocated"
+    if env == rollout and not env & actor:
+        return "disaggregated"
+    if actor >= env | rollout:
+        return "hybrid"
+    return "split"
