@@ -149,7 +149,7 @@ def _join_group(place: Place, device: torch.device) -> None:
 
     store = None
     if path := os.environ.get(worker_variables.STORE):
-        store = dist.FileStore(path, place.world_size)
+        store = dist.FileStore(path, place.world_size)  # pyright: ignore[reportPrivateImportUsage]
     dist.init_process_group(
         "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl",
         store=store,

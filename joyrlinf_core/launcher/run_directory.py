@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from datetime import UTC, datetime
@@ -72,22 +73,32 @@ def list_runs(root: Path) -> list[RunDir]:
     return [RunDir(path) for path in sorted(found, key=lambda path: (path.name, str(path)))]
 
 
-def find_run(text: str, *, root: Path) -> RunDir:
+def job_of(run_dir: RunDir) -> str:
+    """Return the job of a run, without reading its whole config; empty if the plan is broken."""
+    try:
+        return str(json.loads(run_dir.plan.read_text(encoding="utf-8"))["job"])
+    except (ValueError, KeyError):
+        return ""
+
+
+def find_run(text: str, *, root: Path, job: str = "train") -> RunDir:
     """Return the run that a user means.
 
     Args:
         text: `latest`, a run directory, or anything inside one (`checkpoints`,
             `global_step_<N>`, its `actor`).
         root: Where `latest` looks.
+        job: Job of the run that `latest` means.
 
     Raises:
         UsageError: There is no such run.
     """
     if text == "latest":
-        runs = list_runs(root)
+        runs = [run_dir for run_dir in list_runs(root) if job_of(run_dir) == job]
         if not runs:
             raise UsageError(
-                f"no run below {root.absolute()}", fix="name the run's directory, or --log-path DIR"
+                f"no {job} run below {root.absolute()}",
+                fix="name the run's directory, or --log-path DIR",
             )
         return runs[-1]
     path = Path(text).resolve()

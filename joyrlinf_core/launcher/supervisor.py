@@ -84,7 +84,7 @@ def supervise(
         worker: Arguments for torchrun that name the program.
 
     Raises:
-        UsageError: The plan has more than one node.
+        UsageError: The plan has more than one node, or the run is still going.
         EnvironmentNotReadyError: torchrun could not be started.
     """
     if plan.placement.num_nodes > 1:
@@ -92,6 +92,7 @@ def supervise(
             f"cluster.num_nodes is {plan.placement.num_nodes}, this command starts one node",
             fix="run the command that --dry-run prints on each node",
         )
+    check_not_running(run_dir)
     for stale in (run_dir.stop_request, *run_dir.logs.glob("status_rank*.json")):
         stale.unlink(missing_ok=True)
     meeting_place = Path(tempfile.mkdtemp(prefix="joyrl-"))
@@ -100,6 +101,23 @@ def supervise(
             return _Supervisor(plan, run_dir, listener, worker, meeting_place, signals).run()
     finally:
         shutil.rmtree(meeting_place, ignore_errors=True)
+
+
+def is_running(run_dir: RunDir) -> bool:
+    """Say whether a worker of an earlier launch still runs in this directory."""
+    return any(
+        status.state == "running" and ProcessId.parse(status.process).alive
+        for status in read_all(run_dir.logs)
+    )
+
+
+def check_not_running(run_dir: RunDir) -> None:
+    """Raise `UsageError` if workers of an earlier launch still run in this directory."""
+    if is_running(run_dir):
+        raise UsageError(
+            f"{run_dir.root} is in use: its workers still run",
+            fix="wait until they have ended, or stop the run with Ctrl-C in its terminal",
+        )
 
 
 class _Supervisor:

@@ -31,11 +31,11 @@ CLIP_FRACTION = "train/clip_fraction"
 GRAD_NORM = "train/grad_norm"
 """Gradient norm before clipping, mean over the optimizer steps."""
 
-INFORMATIVE_GROUPS = "train/informative_groups"
-"""Groups whose returns differ; the others give no GRPO signal."""
-
 SFT_LOSS = "sft/loss"
 """Imitation loss, mean over the log interval."""
 
 SFT_ACTION_ERROR = "sft/action_error"
 """Mean absolute error of the predicted actions on demonstrations, in action units."""
+
+SFT_GRAD_NORM = "sft/grad_norm"
+"""Gradient norm before clipping."""

@@ -1,0 +1,87 @@
+"""`joyrl eval`: success of a run's checkpoint or of a policy directory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from joyrlinf_cli.job_command import ConsoleOption, LogPathOption, finish, resolved_config
+from joyrlinf_cli.options import ConfigOption, JsonOption, PresetOption, SetOption
+from joyrlinf_core.config.schema import Config
+from joyrlinf_core.errors import UsageError
+from joyrlinf_core.launcher.run_directory import (
+    complete_checkpoints,
+    find_checkpoint,
+    find_run,
+    job_of,
+)
+
+TargetArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="Run directory, `latest`, a checkpoint in one, or (with a config) a policy directory.",
+    ),
+]
+
+EpisodesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--episodes", min=1, metavar="N", help="Held-out episodes to play.", show_default=False
+    ),
+]
+
+
+def evaluate(
+    target: TargetArgument,
+    preset: PresetOption = None,
+    config: ConfigOption = None,
+    sets: SetOption = None,
+    episodes: EpisodesOption = None,
+    log_path: LogPathOption = "results",
+    console: ConsoleOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Measure success on fixed held-out episodes, with a confidence interval."""
+    overrides = list(sets or ())
+    if episodes is not None:
+        overrides.append(f"env.eval.num_episodes={episodes}")
+    if preset is not None or config is not None:
+        policy, checkpoint = Path(target).absolute(), None
+        resolved = resolved_config(None, preset, config, overrides)
+        _check_policy(policy, resolved)
+    else:
+        policy, checkpoint, resolved = _of_run(target, Path(log_path), overrides)
+    finish(
+        "eval",
+        lambda jobs: jobs.evaluate(resolved, policy=policy, checkpoint=checkpoint),
+        console=console,
+        as_json=as_json,
+    )
+
+
+def _of_run(target: str, root: Path, overrides: list[str]) -> tuple[Path, Path | None, Config]:
+    """Return policy, checkpoint and config of a run."""
+    run_dir = find_run(target, root=root, job="train")
+    resolved = resolved_config(None, None, run_dir.config, overrides)
+    args = json.loads(run_dir.plan.read_text(encoding="utf-8"))["args"]
+    policy = args.get("policy") or resolved.actor.model.model_path
+    if policy is None:
+        raise UsageError(f"{run_dir.root} names no policy", fix="evaluate a policy directory")
+    _check_policy(Path(policy), resolved)
+    if job_of(run_dir) == "train" or "global_step_" in target:
+        return Path(policy), find_checkpoint(target, run_dir), resolved
+    newest = complete_checkpoints(run_dir)
+    return Path(policy), newest[max(newest)] if newest else None, resolved
+
+
+def _check_policy(policy: Path, config: Config) -> None:
+    lacking = config.actor.model.check_directory(policy)
+    if lacking:
+        raise UsageError(
+            f"{policy} is no complete policy directory: {'; '.join(lacking)}",
+            fix="name a run, or a directory that `joyrl sft --output DIR` wrote",
+        )

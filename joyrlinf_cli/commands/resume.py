@@ -1,0 +1,77 @@
+"""`joyrl resume`: go on with a run, in its own directory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from joyrlinf_cli.job_command import ConsoleOption, LogPathOption, finish, resolved_config, say
+from joyrlinf_cli.options import JsonOption, SetOption
+from joyrlinf_core.config.schema import Config
+from joyrlinf_core.errors import UsageError
+from joyrlinf_core.launcher.jobs import differences
+from joyrlinf_core.launcher.run_directory import find_checkpoint, find_run, job_of
+from joyrlinf_core.observability.run_dir import RunDir
+
+RunArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN", help="Run directory, `latest`, or a checkpoint (global_step_<N>) in one."
+    ),
+]
+
+IGNORED = frozenset({"runner.resume_dir"})
+"""Keys that differ by nature."""
+
+
+def resume(
+    run: RunArgument,
+    sets: SetOption = None,
+    log_path: LogPathOption = "results",
+    console: ConsoleOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Go on with a training run from its newest complete checkpoint.
+
+    Prints first what differs from the run's saved config.
+    """
+    run_dir = find_run(run, root=Path(log_path), job="train")
+    if job_of(run_dir) != "train":
+        raise UsageError(
+            f"{run_dir.root} is a run of `joyrl {job_of(run_dir)}`, only training can go on",
+            fix=f"start it again with `joyrl {job_of(run_dir)}`",
+        )
+    checkpoint = find_checkpoint(run, run_dir)
+    config = resolved_config(None, None, run_dir.config, sets)
+    _say_differences(run_dir, config)
+    _check_unfinished(checkpoint, config)
+    say(f"going on from {checkpoint}")
+    finish(
+        "train",
+        lambda jobs: jobs.resume(config, run_dir, checkpoint),
+        console=console,
+        as_json=as_json,
+    )
+
+
+def _say_differences(run_dir: RunDir, config: Config) -> None:
+    saved = json.loads(run_dir.plan.read_text(encoding="utf-8"))["config"]
+    found = differences(saved, config.model_dump(mode="json"))
+    shown = [(key, old, new) for key, old, new in found if key not in IGNORED]
+    for key, old, new in shown:
+        say(f"differs from the saved config: {key}: {old} -> {new}")
+    if not shown:
+        say("same config as before")
+
+
+def _check_unfinished(checkpoint: Path, config: Config) -> None:
+    step = int(checkpoint.name.removeprefix("global_step_"))
+    if step >= config.runner.max_steps:
+        raise UsageError(
+            f"{checkpoint} is at step {step}, runner.max_steps is {config.runner.max_steps}: "
+            "nothing is left to do",
+            fix=f"--set runner.max_steps={step * 2}",
+        )

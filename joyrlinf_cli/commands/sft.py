@@ -1,0 +1,35 @@
+"""`joyrl sft`: behaviour cloning alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from joyrlinf_cli.job_command import ConsoleOption, finish, resolved_config
+from joyrlinf_cli.options import ConfigArgument, ConfigOption, JsonOption, PresetOption, SetOption
+
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        metavar="DIR",
+        help="Policy directory to write; without it, the user cache, where `train` finds it.",
+        show_default=False,
+    ),
+]
+
+
+def sft(
+    argument: ConfigArgument = None,
+    preset: PresetOption = None,
+    config: ConfigOption = None,
+    sets: SetOption = None,
+    output: OutputOption = None,
+    console: ConsoleOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Make a policy by imitation of demonstrations, for RL to start from."""
+    resolved = resolved_config(argument, preset, config, sets)
+    finish("sft", lambda jobs: jobs.sft(resolved, output), console=console, as_json=as_json)

@@ -1,0 +1,67 @@
+"""`joyrl train`: start a training run."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from joyrlinf_cli.job_command import ConsoleOption, finish, resolved_config
+from joyrlinf_cli.options import ConfigArgument, ConfigOption, JsonOption, PresetOption, SetOption
+from joyrlinf_cli.render.plan import plan_lines
+from joyrlinf_core.launcher.command import torchrun_command
+from joyrlinf_core.launcher.jobs import needs_policy
+from joyrlinf_core.launcher.policy_cache import cached_policy
+from joyrlinf_core.plan.build import build_plan
+from joyrlinf_core.plan.run_plan import RunPlan
+
+DryRunOption = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Print the plan and the torchrun command; start nothing."),
+]
+
+
+def train(
+    argument: ConfigArgument = None,
+    preset: PresetOption = None,
+    config: ConfigOption = None,
+    sets: SetOption = None,
+    dry_run: DryRunOption = False,
+    console: ConsoleOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Train a policy with reinforcement learning.
+
+    The first Ctrl-C finishes the step, saves and exits with code 75; the second stops at once.
+    """
+    resolved = resolved_config(argument, preset, config, sets)
+    if dry_run:
+        _print_plan(build_plan(resolved, "train"), as_json=as_json)
+        return
+    finish("train", lambda jobs: jobs.train(resolved), console=console, as_json=as_json)
+
+
+def _print_plan(plan: RunPlan, *, as_json: bool) -> None:
+    commands = [
+        torchrun_command(plan, Path("RUN_DIR"), node_rank=node)
+        for node in range(plan.placement.num_nodes)
+    ]
+    policy = str(cached_policy(plan.config)) if needs_policy(plan.config) else None
+    if as_json:
+        document = {
+            "schema": 1,
+            "plan": plan.model_dump(mode="json"),
+            "torchrun": commands,
+            "sft_policy": policy,
+        }
+        print(json.dumps(document, indent=2))
+        return
+    print("\n".join(plan_lines(plan)))
+    if policy is not None:
+        there = "kept in" if Path(policy).exists() else "is made first by behaviour cloning, in"
+        print(f"  policy: {there} {policy}")
+    for command in commands:
+        print(f"  {shlex.join(command)}")

@@ -1,0 +1,80 @@
+"""What the commands that start a job have in common: display, result, exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from joyrlinf_cli.configs import resolve
+from joyrlinf_cli.console.choose import ConsoleKind, open_console
+from joyrlinf_cli.console.summary import failure_lines, result_json, result_lines
+from joyrlinf_core.config.schema import Config
+from joyrlinf_core.errors import ConfigError, ExitCode
+from joyrlinf_core.launcher.jobs import Finished, Jobs
+
+ConsoleOption = Annotated[
+    ConsoleKind,
+    typer.Option(
+        "--console",
+        metavar="auto|live|plain|json|off",
+        help="Progress on standard error; auto is live on a terminal, else plain.",
+    ),
+]
+
+LogPathOption = Annotated[
+    str,
+    typer.Option("--log-path", metavar="DIR", help="Where `latest` looks for runs."),
+]
+
+
+def say(text: str) -> None:
+    """Tell the user something that is no result."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def resolved_config(
+    argument: str | None, preset: str | None, config: Path | None, sets: list[str] | None
+) -> Config:
+    """Return the config that the user named, or end the command with its findings."""
+    loaded = resolve(argument, preset, config, sets)
+    if loaded.config is None:
+        raise ConfigError(loaded.findings)
+    return loaded.config
+
+
+def finish(
+    job: str, start: Callable[[Jobs], Finished], *, console: ConsoleKind, as_json: bool
+) -> NoReturn:
+    """Start a job, print its result and end the command with its exit code.
+
+    Args:
+        job: Name of the job.
+        start: Starts it.
+        console: Progress display.
+        as_json: Print the result as one JSON document.
+
+    Raises:
+        typer.Exit: Always.
+    """
+    started = time.monotonic()
+    jobs = Jobs(lambda plan, run_dir: open_console(console, plan, run_dir), say)
+    try:
+        finished = start(jobs)
+    except KeyboardInterrupt:
+        say("interrupted before a worker was started")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    seconds = time.monotonic() - started
+    digest = finished.outcome.digest
+    if digest is not None:
+        say("\n".join(failure_lines(digest)))
+    if as_json:
+        print(json.dumps(result_json(finished, job, seconds), indent=2))
+    elif digest is None:
+        print("\n".join(result_lines(finished, job, seconds)))
+    raise typer.Exit(finished.outcome.exit_code)

@@ -1,0 +1,22 @@
+import os
+import subprocess
+import sys
+
+from joyrlinf_core.observability.liveness import ProcessId
+
+
+def test_a_process_is_alive_until_it_ends_even_as_a_zombie():
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    identity = ProcessId.parse(str(ProcessId.of(process.pid)))
+    assert identity.alive
+    process.stdin.close()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert not identity.alive
+    process.wait()
+    assert not identity.alive
+
+
+def test_a_recycled_pid_is_another_process():
+    own = ProcessId.of(os.getpid())
+    assert own.alive
+    assert not ProcessId(own.pid, "1").alive
