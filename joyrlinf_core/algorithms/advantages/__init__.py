@@ -1,0 +1,1 @@
+"""Advantage estimators: one file each, exporting `compute(batch, context)`."""
