@@ -13,14 +13,13 @@ from joyrlinf_core import seeding
 from joyrlinf_core.batch.observation import Observation
 from joyrlinf_core.comm.collectives import Collectives
 from joyrlinf_core.demos import samples as demo_samples
-from joyrlinf_core.demos import store
+from joyrlinf_core.engine.demo_collection import gather_demonstrations
 from joyrlinf_core.engine.evaluator import Evaluator
 from joyrlinf_core.engine.optim import build_optimizer, build_scheduler, clip_gradients
 from joyrlinf_core.engine.simulators import build_stages
-from joyrlinf_core.envs.demonstrations import collect_demonstrations
 from joyrlinf_core.errors import NonFiniteError, RunFailedError
 from joyrlinf_core.observability.events import CheckpointSaved, Step
-from joyrlinf_core.policies.base import FieldStats, NormStats
+from joyrlinf_core.policies.norm_stats import compute_norm_stats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
     from joyrlinf_core.demos.samples import Samples
     from joyrlinf_core.engine.context import JobContext
     from joyrlinf_core.policies.base import Policy
-
-STATE_STD_FLOOR = 0.02
-"""Dimensions that hardly move in the demonstrations must not blow up when RL explores."""
 
 ACTION_ERROR_SAMPLES = 64
 """Samples on which the error of predicted actions is measured at each log interval."""
@@ -57,7 +53,7 @@ class SftJob:
 
     def run(self) -> str:
         """Collect or read demonstrations, train, evaluate, and write the policy directory."""
-        demonstrations = self._demonstrations()
+        demonstrations = gather_demonstrations(self._context, self._sft, self._collectives)
         policy, samples = self._policy_and_samples(demonstrations)
         finished = self._train(policy, samples)
         if finished and self._sft.eval_episodes:
@@ -66,58 +62,19 @@ class SftJob:
             self._save(policy)
         return "completed" if finished else "stopped"
 
-    def _demonstrations(self) -> list[Demonstration]:
-        """Return all demonstrations, the same on every rank."""
-        if self._sft.dataset:
-            return store.read_any(Path(self._sft.dataset))
-        rank, world = self._collectives.rank, self._collectives.world_size
-        env = self._config.env.train
-        mine = range(rank, self._sft.num_demos, world)
-        kept: list[Demonstration] = []
-        found = collect_demonstrations(
-            env,
-            [env.demo_episode(self._seed, index) for index in mine],
-            seeds=[seeding.stream(self._seed, "demo_noise", index) for index in mine],
-            noise=self._sft.expert_noise,
-            frame_stride=self._sft.frame_stride,
-            steps_after_success=self._sft.steps_after_success,
-            num_workers=self._demo_workers(),
-        )
-        for count, demonstration in enumerate(found, start=1):
-            self._context.emitter.phase("demos", 0, done=count, total=len(mine))
-            if demonstration.success:
-                kept.append(demonstration)
-        directory = self._context.run_dir.root / "demos"
-        store.write(directory / f"rank{rank}", kept, env=env, sft=self._sft, seed=self._seed)
-        self._collectives.barrier()
-        parts = [store.read(directory / f"rank{r}") for r in range(world)]
-        merged = [demo for part in parts for demo in part]
-        if not merged:
-            raise RunFailedError(
-                f"none of {self._sft.num_demos} scripted episodes was successful",
-                fix="lower sft.expert_noise or raise env.train.max_episode_steps",
-            )
-        return merged
-
-    def _demo_workers(self) -> int:
-        env = self._config.env.train
-        return max(1, env.num_workers * self._config.rollout.pipeline_stage_num)
-
     def _policy_and_samples(
         self, demonstrations: Sequence[Demonstration]
     ) -> tuple[Policy, Samples]:
         """Build a policy with random weights and the statistics of the demonstrations."""
         model, env = self._config.actor.model, self._config.env.train
-        states = np.concatenate([demo.state for demo in demonstrations])
-        actions = np.concatenate([demo.actions for demo in demonstrations])
-        stats = NormStats(
-            state=FieldStats(*demo_samples.field_stats(states, std_floor=STATE_STD_FLOOR)),
-            actions=FieldStats(*demo_samples.field_stats(actions, std_floor=STATE_STD_FLOOR)),
+        stats = compute_norm_stats(
+            np.concatenate([demo.state for demo in demonstrations]),
+            np.concatenate([demo.actions for demo in demonstrations]),
         )
         policy = model.create(env, stats, seed=seeding.stream(self._seed, "init"))
+        policy.set_precision(self._config.actor.precision)
         policy.module.to(self._context.device)
-        samples = demo_samples.build(demonstrations, policy.horizon, env.task_prompts)
-        return policy, samples
+        return policy, demo_samples.build(demonstrations, policy.horizon)
 
     def _train(self, policy: Policy, samples: Samples) -> bool:
         """Train; return whether it ran to its end."""

@@ -9,8 +9,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from joyrlinf_core.checkpoint.manager import CheckpointManager
+import torch
+
+from joyrlinf_core.checkpoint import manager, rng
+from joyrlinf_core.checkpoint.manifest import CheckpointMeta, config_hash
 from joyrlinf_core.comm.collectives import Collectives
+from joyrlinf_core.comm.sharding import TrainingState
 from joyrlinf_core.engine.evaluator import Evaluator
 from joyrlinf_core.engine.learner import Learner
 from joyrlinf_core.engine.metrics import reduce_metrics
@@ -18,7 +22,13 @@ from joyrlinf_core.engine.rollout import Rollout
 from joyrlinf_core.engine.signal_watch import SignalWatch
 from joyrlinf_core.engine.simulators import build_stages, can_share
 from joyrlinf_core.errors import RunFailedError
-from joyrlinf_core.observability.events import CheckpointSaved, Finished, RunStarted, Step
+from joyrlinf_core.observability.events import (
+    CheckpointSaved,
+    Finished,
+    RunStarted,
+    Step,
+    Warned,
+)
 from joyrlinf_core.observability.timers import PhaseTimer
 
 if TYPE_CHECKING:
@@ -45,11 +55,11 @@ class SyncRunner:
             raise RunFailedError("actor.model.model_path is not set", fix="set it, or add `sft`")
         context.emitter.phase("load", 0)
         self._policy = model.load(Path(model.model_path))
+        self._policy.set_precision(self._config.actor.precision)
+        self._policy.set_gradient_checkpointing(enabled=self._config.actor.gradient_checkpointing)
         self._learner = Learner(context, self._policy, self._collectives, self._timer)
-        self._checkpoints = CheckpointManager(
-            context.run_dir.checkpoints, keep=self._config.runner.keep_checkpoints
-        )
         self._step = 0
+        self._saved_step = -1
         self._next_episode = 0
         if self._config.runner.resume_dir:
             self._restore(Path(self._config.runner.resume_dir))
@@ -87,7 +97,8 @@ class SyncRunner:
                     self._save()
             if status == "completed" and runner.eval_at_end:
                 self._evaluate("end")
-            self._save()
+            if self._saved_step != self._step:
+                self._save()
             if self._collectives.is_main:
                 self._context.emitter.emit(
                     Finished(status=status, step=self._step, seconds=self._elapsed())
@@ -156,33 +167,58 @@ class SyncRunner:
                 self._evaluator.run(self._step, label)
 
     def _save(self) -> None:
-        """Write a checkpoint of this step, once."""
+        """Write a checkpoint of this step."""
         started = time.perf_counter()
         self._context.emitter.phase("save", self._step)
-        with self._timer("save"):
-            state = self._learner.state()
-            if self._collectives.is_main:
-                path = self._checkpoints.save(self._step, state, self._progress())
-                self._context.emitter.emit(
-                    CheckpointSaved(
-                        step=self._step, path=str(path), seconds=time.perf_counter() - started
-                    )
-                )
+        state = self._learner.state()
+        if self._collectives.is_main:
+            directory = self._context.run_dir.checkpoint(self._step)
+            manager.save(directory, state.model, state.optimizer, state.scheduler, self._meta())
+            resumed = self._config.runner.resume_dir
+            manager.prune(
+                self._context.run_dir.checkpoints,
+                self._config.runner.keep_checkpoints,
+                protect=Path(resumed) if resumed else None,
+            )
+            seconds = time.perf_counter() - started
+            self._context.emitter.emit(
+                CheckpointSaved(step=self._step, path=str(directory), seconds=seconds)
+            )
+        self._saved_step = self._step
         self._collectives.barrier()
 
-    def _progress(self) -> dict[str, float]:
-        return {"next_episode": self._next_episode, "seconds": self._elapsed()}
+    def _meta(self) -> CheckpointMeta:
+        return CheckpointMeta(
+            step=self._step,
+            config_hash=config_hash(self._config),
+            world_size=self._collectives.world_size,
+            torch_version=torch.__version__,
+            seed=self._config.runner.seed,
+            wall_seconds=self._elapsed(),
+            weight_version=self._step,
+            env_cursor={"next_episode": self._next_episode},
+            rng_states=rng.capture(self._context.device),
+        )
 
     def _restore(self, directory: Path) -> None:
-        """Continue from a checkpoint.
-
-        Every random stream is named by step, so nothing else is needed.
-        """
-        checkpoint = self._checkpoints.load(directory)
-        self._learner.load(checkpoint)
-        self._step = checkpoint.step
-        self._next_episode = int(checkpoint.progress["next_episode"])
-        self._seconds_before = float(checkpoint.progress["seconds"])
+        """Continue from a checkpoint."""
+        checkpoint = manager.load(directory)
+        meta = checkpoint.meta
+        if meta.config_hash != config_hash(self._config):
+            self._context.emitter.emit(
+                Warned(
+                    code="JR503",
+                    message=f"{directory} was written under another config",
+                    fix="`joyrl resume` lists what differs; the new values are used from here on",
+                )
+            )
+        self._learner.load(
+            TrainingState(checkpoint.model, checkpoint.optimizer, checkpoint.scheduler)
+        )
+        rng.restore(meta.rng_states, self._context.device)
+        self._step = self._saved_step = meta.step
+        self._next_episode = int(str(meta.env_cursor["next_episode"]))
+        self._seconds_before = meta.wall_seconds
 
     def _announce(self) -> None:
         if not self._collectives.is_main:

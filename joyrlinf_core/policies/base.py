@@ -130,6 +130,14 @@ class Policy(Protocol):
         """
         ...
 
+    def set_precision(self, precision: Literal["fp32", "bf16"]) -> None:
+        """Choose the compute type of the backbone; log-probs stay float32. Before `module.to`."""
+        ...
+
+    def set_gradient_checkpointing(self, *, enabled: bool) -> None:
+        """Recompute activations in the backward pass."""
+        ...
+
     @property
     def horizon(self) -> int:
         """H: actions that the policy predicts; C of them are executed."""

@@ -1,0 +1,66 @@
+"""Demonstrations for SFT: read from disk, or collected with scripted experts on all ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from joyrlinf_core.demos import dataset, store
+from joyrlinf_core.envs.demonstrations import Recipe, collect
+from joyrlinf_core.errors import RunFailedError
+
+if TYPE_CHECKING:
+    from joyrlinf_core.batch.demonstration import Demonstration
+    from joyrlinf_core.comm.collectives import Collectives
+    from joyrlinf_core.config.schema import SftConfig
+    from joyrlinf_core.engine.context import JobContext
+
+
+def gather_demonstrations(
+    context: JobContext, sft: SftConfig, collectives: Collectives
+) -> list[Demonstration]:
+    """Return all demonstrations, the same on every rank.
+
+    Collected ones are kept in `demos/` of the run directory, one folder a rank, and read back from
+    there, so that every rank trains on what is on disk.
+
+    Raises:
+        RunFailedError: No scripted episode was successful.
+    """
+    env = context.plan.config.env.train
+    if sft.dataset:
+        return dataset.read(Path(sft.dataset), env, frame_stride=sft.frame_stride)
+    directory = context.run_dir.root / "demos"
+    _collect(context, sft, collectives, directory / f"rank{collectives.rank}")
+    collectives.barrier()
+    folders = [directory / f"rank{rank}" for rank in range(collectives.world_size)]
+    demonstrations = [demo for folder in folders for demo in store.read(folder)]
+    if not demonstrations:
+        raise RunFailedError(
+            f"none of {sft.num_demos} scripted episodes was successful",
+            fix="lower sft.expert_noise or raise env.train.max_episode_steps",
+        )
+    return demonstrations
+
+
+def _collect(
+    context: JobContext, sft: SftConfig, collectives: Collectives, directory: Path
+) -> None:
+    """Play this rank's share of the scripted episodes and store the successful ones."""
+    config = context.plan.config
+    env, seed = config.env.train, config.runner.seed
+    mine = range(collectives.rank, sft.num_demos, collectives.world_size)
+    found = collect(
+        env,
+        Recipe(sft.expert_noise, sft.frame_stride, sft.steps_after_success),
+        seed=seed,
+        indices=mine,
+        num_workers=max(1, env.num_workers * config.rollout.pipeline_stage_num),
+    )
+    kept: list[Demonstration] = []
+    for count, demonstration in enumerate(found, start=1):
+        context.emitter.phase("demos", 0, done=count, total=len(mine))
+        if demonstration.success:
+            kept.append(demonstration)
+    attempted = [env.demo_episode(seed, index) for index in mine]
+    store.write(directory, kept, env=env, sft=sft, seed=seed, attempted=attempted)
