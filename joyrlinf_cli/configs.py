@@ -13,6 +13,7 @@ from joyrlinf_core.config import presets
 from joyrlinf_core.config.loader import NOT_FOUND, SUFFIXES, LoadedConfig, load_config
 from joyrlinf_core.errors import ExitCode, Finding, UsageError
 from joyrlinf_core.plan.build import check_loaded
+from joyrlinf_core.plan.run_plan import Job
 
 
 def choose(argument: str | None, preset: str | None, config: Path | None) -> str | Path:
@@ -42,7 +43,12 @@ def preset_file(name: str) -> str:
 
 
 def resolve(
-    argument: str | None, preset: str | None, config: Path | None, sets: Sequence[str] | None
+    argument: str | None,
+    preset: str | None,
+    config: Path | None,
+    sets: Sequence[str] | None,
+    *,
+    job: Job | None = None,
 ) -> LoadedConfig:
     """Load the config that the user named; `config` of the result is never None.
 
@@ -54,6 +60,7 @@ def resolve(
         preset: `--preset`.
         config: `--config`.
         sets: `--set` arguments.
+        job: What will run; `eval` and `sft` ask for other files than a training run.
 
     Raises:
         UsageError: No config, several, or one that does not exist was named.
@@ -62,7 +69,7 @@ def resolve(
     for finding in loaded.findings:
         if finding.code == NOT_FOUND:
             raise UsageError(finding.message, fix=finding.fix)
-    findings = check_loaded(loaded)
+    findings = check_loaded(loaded, job)
     write_findings(findings, loaded.source_map, sys.stderr, summary=loaded.source)
     if any(finding.severity == "error" for finding in findings):
         raise typer.Exit(ExitCode.CONFIG_INVALID)

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from joyrlinf_cli.commands import config, presets, validate
+from joyrlinf_cli.commands import config, presets, resume, runs, sft, train, validate
+from joyrlinf_cli.commands import eval as eval_command
 from joyrlinf_core.errors import ConfigError, ExitCode, JoyrlError
 
 # Pydantic would look through the metadata of every installed package for plug-ins at start-up.
@@ -44,6 +45,11 @@ def root(
     """Reinforcement learning for vision-language-action policies in simulation."""
 
 
+app.command("train", rich_help_panel="Run")(train.train)
+app.command("resume", rich_help_panel="Run")(resume.resume)
+app.command("eval", rich_help_panel="Run")(eval_command.evaluate)
+app.command("sft", rich_help_panel="Run")(sft.sft)
+app.add_typer(runs.app, name="runs", rich_help_panel="Run")
 app.command("validate", rich_help_panel="Check")(validate.validate)
 app.add_typer(presets.app, name="presets", rich_help_panel="Config")
 app.add_typer(config.app, name="config", rich_help_panel="Config")

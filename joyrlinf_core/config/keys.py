@@ -114,8 +114,6 @@ def suggest(path: str, data: object) -> Suggestion:
     if elsewhere:
         places = [key.rpartition(".")[0] or "the top level" for key in elsewhere]
         return Suggestion(f"this key belongs under {_either(places)}", elsewhere)
-    if section == "" and "." in name:
-        return Suggestion("", ())
     cls = class_at(section, data)
     here = list(cls.model_fields) if cls is not None else []
     near = difflib.get_close_matches(name, here, n=1, cutoff=0.6)

@@ -140,8 +140,8 @@ def _finding(
         allowed = ", ".join(cls.model_fields) if cls is not None else ""
         message = f"unknown key `{name}`" + (f" in `{section}`" if section else "")
         fix = hint.text or f"delete it; allowed here: {allowed}"
-        if not section and "." in name:
-            fix = "keys are nested in the file: write one section a line; `a.b=c` is for --set"
+        if "." in str(errors[0]["loc"][-1]):
+            fix = "keys are nested in a file: one section a line; dots are for --set"
         finding = Finding("JR012", "error", (path,), message, fix)
         return at_location(finding, sources.locate(path)), hint.targets
     if kind == "missing":

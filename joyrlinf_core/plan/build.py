@@ -13,14 +13,18 @@ from joyrlinf_core.plan.rules import check
 from joyrlinf_core.plan.run_plan import Job, RunPlan
 
 
-def check_loaded(loaded: LoadedConfig) -> tuple[Finding, ...]:
+def check_loaded(loaded: LoadedConfig, job: Job | None = None) -> tuple[Finding, ...]:
     """Return every finding of a loaded config: reading, schema and rules, with their places.
 
     The rules look at whatever could be read, so that all problems show at once.
+
+    Args:
+        loaded: A config as it was read.
+        job: What will run; None checks the config for its own sake.
     """
     findings = list(loaded.findings)
     if loaded.partial is not None:
-        found = check(loaded.partial, unparsed=loaded.unparsed)
+        found = check(loaded.partial, unparsed=loaded.unparsed, job=job)
         findings.extend(loaded.source_map.place(finding) for finding in found)
     return tuple(findings)
 
@@ -36,14 +40,13 @@ def build_plan(config: Config, job: Job | None, args: Mapping[str, str] | None =
     Raises:
         ConfigError: A rule finds an error; carries every finding.
     """
-    given = dict(args or {})
-    findings = check(config, job=job, args=given)
+    findings = check(config, job=job)
     placement = resolve_placement(config.cluster)
     if placement is None or any(finding.severity == "error" for finding in findings):
         raise ConfigError(findings)
     return RunPlan(
         job=job or "train",
-        args=given,
+        args=dict(args or {}),
         config=config,
         placement=placement,
         batch=build_batch(config, placement, job or "train"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from joyrlinf_core.config.schema import Config
 from joyrlinf_core.errors import Finding
 from joyrlinf_core.plan.rules import algorithm, batch, placement, policy, runner
@@ -18,7 +16,6 @@ def check(
     *,
     unparsed: frozenset[str] = frozenset(),
     job: Job | None = None,
-    args: Mapping[str, str] | None = None,
 ) -> list[Finding]:
     """Run every rule whose keys could be read.
 
@@ -26,12 +23,11 @@ def check(
         config: A config, or as much of one as could be read.
         unparsed: Dotted keys that `config` lacks or holds a wrong value for.
         job: What will run; None while a config is checked for its own sake.
-        args: Inputs of the job, see `RunPlan.args`.
 
     Returns:
         All findings, by code.
     """
-    context = RuleContext(config, job, args or {})
+    context = RuleContext(config, job)
     found: list[Finding] = []
     for code in sorted(RULES):
         one = RULES[code]

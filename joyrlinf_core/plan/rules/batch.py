@@ -114,7 +114,7 @@ def samples_divide_by_batches(context: RuleContext) -> Iterator[Finding]:
     "JR104",
     reads=_READS,
     passes={"algorithm.group_size": 4},
-    fails={"algorithm.group_size": 5},
+    fails={"algorithm.group_size": 7},
 )
 def groups_fit_stages(context: RuleContext) -> Iterator[Finding]:
     """A group lies within one rank and stage."""

@@ -19,13 +19,12 @@ _PATH = "actor.model.model_path"
 )
 def policy_has_a_source(context: RuleContext) -> Iterator[Finding]:
     """A run starts from a policy directory or from a recipe that makes one."""
+    if context.job == "eval" or context.config.sft is not None:
+        return  # `joyrl eval` is told on the command line what to evaluate
     if context.job == "sft":
-        if context.config.sft is None:
-            message = "behaviour cloning needs an `sft` section"
-            yield finding("JR401", ("sft",), message, "add `sft: {num_demos: 100, steps: 800}`")
-        return
-    given = context.job == "eval" and ("policy" in context.args or "checkpoint" in context.args)
-    if context.config.actor.model.model_path is None and context.config.sft is None and not given:
+        message = "behaviour cloning needs an `sft` section"
+        yield finding("JR401", ("sft",), message, "add `sft: {num_demos: 100, steps: 800}`")
+    elif context.config.actor.model.model_path is None:
         message = "no policy to start from: there is neither `model_path` nor an `sft` section"
         fix = f"set {_PATH} to a policy directory, or add an `sft` section"
         yield finding("JR401", (_PATH, "sft"), message, fix)
@@ -33,7 +32,7 @@ def policy_has_a_source(context: RuleContext) -> Iterator[Finding]:
 
 @rule(
     "JR402",
-    reads=("actor.model",),
+    reads=("actor.model", "sft"),
     passes={_PATH: None},
     fails={_PATH: "/no/such/policy"},
 )
@@ -42,7 +41,7 @@ def policy_directory_is_complete(context: RuleContext) -> Iterator[Finding]:
 
     A warning while a config is only checked: it may be meant for another machine.
     """
-    if context.job == "sft":
+    if context.job in ("sft", "eval"):
         return
     model = context.config.actor.model
     severity = "warning" if context.job is None else "error"

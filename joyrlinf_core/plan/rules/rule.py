@@ -7,7 +7,7 @@ JR3xx algorithm, JR4xx policy and its files, JR5xx run length, evaluation, savin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -25,12 +25,10 @@ class RuleContext:
     Attributes:
         config: The config; only the keys that the rule names are sure to be there.
         job: What will run; None while a config is checked for its own sake.
-        args: Inputs of the job, see `RunPlan.args`.
     """
 
     config: Config
     job: Job | None = None
-    args: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @cached_property
     def placement(self) -> Placement | None:

@@ -75,7 +75,7 @@ algorithm:
   group_size: 8
 env:
   train:
-    type: joyrl_doubles:ToyEnv
+    type: tests.doubles.toy:ToyEnv
     total_num_envs: 80
     max_episode_steps: 80
   eval:
@@ -86,7 +86,7 @@ actor:
   micro_batch_size: 32
   gradient_accumulation_steps: 2
   model:
-    model_type: joyrl_doubles:ToyModel
+    model_type: tests.doubles.toy:ToyModel
     num_action_chunks: 10
 sft:
   steps: 10

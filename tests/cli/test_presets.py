@@ -1,0 +1,61 @@
+import json
+
+from joyrlinf_core.config import presets
+
+
+def test_list(joyrl):
+    result = joyrl("presets", "list")
+    assert result.code == 0
+    assert [line.split()[0] for line in result.out.splitlines()] == presets.names()
+
+
+def test_list_as_json(joyrl):
+    document = json.loads(joyrl("presets", "list", "--json").out)
+    assert [row["name"] for row in document["presets"]] == presets.names()
+    assert all(row["title"] for row in document["presets"])
+
+
+def test_show_prints_the_file(joyrl):
+    result = joyrl("presets", "show", "quickstart")
+    assert (result.code, result.out) == (0, presets.find("quickstart").read_text())
+
+
+def test_unknown_preset(joyrl):
+    for command in ("show", "copy"):
+        result = joyrl("presets", command, "qickstart")
+        assert (result.code, result.out) == (2, "")
+        assert "did you mean quickstart?" in result.err
+
+
+def test_copy_keeps_comments_and_validates(joyrl, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert joyrl("presets", "copy", "quickstart").code == 0
+    copied = tmp_path / "quickstart.yaml"
+    assert copied.read_text() == presets.find("quickstart").read_text()
+    assert joyrl("validate", "quickstart.yaml").code == 0
+
+
+def test_copy_does_not_overwrite(joyrl, tmp_path):
+    target = tmp_path / "mine.yaml"
+    target.write_text("x")
+    result = joyrl("presets", "copy", "quickstart", target)
+    assert (result.code, target.read_text()) == (2, "x")
+    assert "--force" in result.err
+    assert joyrl("presets", "copy", "quickstart", target, "--force").code == 0
+    assert target.read_text() != "x"
+
+
+def test_copy_into_nowhere(joyrl, tmp_path):
+    result = joyrl("presets", "copy", "quickstart", tmp_path / "no" / "mine.yaml")
+    assert result.code == 2
+    assert "no folder" in result.err
+
+
+def test_copy_without_permission(joyrl, tmp_path, monkeypatch):
+    def refuse(self, *_args, **_kwargs):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(type(tmp_path), "write_text", refuse)
+    result = joyrl("presets", "copy", "quickstart", tmp_path)
+    assert result.code == 4
+    assert "Permission denied" in result.err

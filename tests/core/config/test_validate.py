@@ -1,0 +1,175 @@
+import pytest
+
+from joyrlinf_core.config.loader import load_config
+from tests.doubles.toy import TOY_YAML
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Returns a function that loads the toy config with replacements made in its text."""
+
+    def loaded(*replacements, sets=()):
+        text = TOY_YAML
+        for old, new in replacements:
+            assert old in text
+            text = text.replace(old, new)
+        path = tmp_path / "my.yaml"
+        path.write_text(text)
+        return load_config(path, sets)
+
+    return loaded
+
+
+def only(loaded):
+    (finding,) = loaded.findings
+    return finding
+
+
+def test_unknown_key_suggests_the_nearest_of_its_section(load):
+    finding = only(load(("micro_batch_size: 32", "micro_batch_sise: 32")))
+    assert (finding.code, finding.paths) == ("JR012", ("actor.micro_batch_sise",))
+    assert (finding.line, finding.column) == (15, 3)
+    assert finding.fix == "did you mean `micro_batch_size`?"
+
+
+@pytest.mark.parametrize(
+    ("sets", "fix"),
+    [
+        ("actor.lr=1", "this key belongs under `actor.optim` or `sft.optim`"),
+        ("runner.group_size=4", "this key belongs under `algorithm`"),
+        ("micro_batch_size=4", "this key belongs under `actor`"),
+        ("actor.width=4", "this key belongs under `actor.model`"),
+        ("env.train.num_env=4", "did you mean `total_num_envs`?"),
+        ("algoritm={}", "did you mean `algorithm`?"),
+        ("runner.experiment_nam=x", "did you mean `runner.logger.experiment_name`?"),
+        ("rollout.zzz=1", "delete it; allowed here: pipeline_stage_num"),
+    ],
+)
+def test_unknown_key_is_looked_for_everywhere(load, sets, fix):
+    finding = only(load(sets=[sets]))
+    assert finding.code == "JR012"
+    assert finding.fix == fix
+
+
+def test_dotted_key_in_a_file(load):
+    finding = only(load(("runner:", "actor.optim.lr: 3\nrunner:")))
+    assert "nested" in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("runner.max_steps", "fast", "whole number"),
+        ("runner.max_steps", "1.5", "whole number"),
+        ("runner.max_steps", "0", "greater than or equal to 1"),
+        ("runner.max_steps", "true", "must be a number"),
+        ("runner.max_steps", "[1]", "whole number"),
+        ("actor.optim.lr", "abc", "must be a number"),
+        ("actor.optim.lr", ".nan", "finite"),
+        ("actor.optim.lr", ".inf", "finite"),
+        ("actor.optim.betas", "[0.9]", "required"),
+        ("actor.optim", "3", "section of keys"),
+        ("runner.logger.experiment_name", "2024", "must be text"),
+        ("env.train.auto_reset", "perhaps", "true or false"),
+        ("algorithm.pipeline_mode", "snyc", "must be 'sync' or 'async'"),
+        ("cluster.component_placement.env", "[0, 1]", "must be text or must be a whole number"),
+        ("profiler.steps", "[1, x]", "whole number"),
+    ],
+)
+def test_wrong_values(load, key, value, told):
+    finding = only(load(sets=[f"{key}={value}"]))
+    assert finding.code in ("JR010", "JR011")
+    assert finding.paths[0].startswith(key)
+    assert told in finding.message
+
+
+def test_wrong_choice_suggests_the_nearest(load):
+    assert only(load(sets=["algorithm.pipeline_mode=snyc"])).fix == "did you mean `sync`?"
+
+
+def test_text_key_given_a_number_says_to_quote(load):
+    assert only(load(sets=["runner.logger.experiment_name=7"])).fix == "put it in quotes"
+
+
+def test_caret_points_at_the_value(load):
+    finding = only(load(("max_steps: 4", "max_steps:   fast")))
+    assert (finding.line, finding.column) == (2, 16)
+
+
+def test_missing_key_points_at_its_section(load):
+    finding = only(load(("    max_episode_steps: 80\n", "")))
+    assert (finding.code, finding.paths) == ("JR010", ("env.train.max_episode_steps",))
+    assert (finding.line, finding.column) == (6, 3)
+    assert "Time limit" in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("sets", "path"),
+    [
+        ("env.train.type=metawrld", "env.train.type"),
+        ("actor.model.model_type=openpy", "actor.model.model_type"),
+        ("actor.model={}", "actor.model.model_type"),
+        ("actor.model.model_type=tests.doubles.toy:ToyEnv", "actor.model.model_type"),
+        ("actor.model.model_type=json:dumps", "actor.model.model_type"),
+        ("actor.model.model_type=no.such.module:Thing", "actor.model.model_type"),
+        ("actor.model.model_type=':Thing'", "actor.model.model_type"),
+        ("actor.model.model_type=..", "actor.model.model_type"),
+    ],
+)
+def test_unknown_simulator_or_policy(load, sets, path):
+    findings = [f for f in load(sets=[sets]).findings if f.code == "JR013"]
+    if sets != "actor.model={}":
+        assert [f.paths for f in findings] == [(path,)]
+
+
+def test_unknown_name_lists_and_suggests(load):
+    finding = only(load(sets=["actor.model.model_type=openpy"]))
+    assert "openpi" in finding.message
+    assert finding.fix == "did you mean `openpi`?"
+
+
+def test_a_missing_model_type_is_said(load):
+    finding = only(load(("    model_type: tests.doubles.toy:ToyModel\n", "")))
+    assert (finding.code, finding.paths) == ("JR013", ("actor.model.model_type",))
+
+
+def test_all_sections_report_at_once(load):
+    loaded = load(
+        ("max_steps: 4", "max_steps: x"),
+        ("group_size: 8", "group_sise: 8"),
+        ("total_num_envs: 80", "total_num_envs: -1"),
+        ("pipeline_stage_num: 1", "pipeline_stage_num: 0"),
+        ("steps: 10", "steps: 10\n  foo: 1"),
+        ("model_type: tests.doubles.toy:ToyModel", "model_type: nope"),
+    )
+    assert {f.paths[0] for f in loaded.findings} == {
+        "runner.max_steps",
+        "algorithm.group_sise",
+        "env.train.total_num_envs",
+        "rollout.pipeline_stage_num",
+        "sft.foo",
+        "actor.model.model_type",
+    }
+    assert all(f.line is not None for f in loaded.findings)
+
+
+def test_what_is_right_is_still_built(load):
+    loaded = load(
+        ("micro_batch_size: 32", "micro_batch_sise: 32"),
+        ("model_type: tests.doubles.toy:ToyModel", "model_type: nope"),
+        ("total_num_envs: 80", "total_num_envs: x"),
+    )
+    assert loaded.config is None
+    assert loaded.partial.actor.gradient_accumulation_steps == 2
+    assert loaded.partial.env.train.max_episode_steps == 80
+    assert loaded.partial.env.eval.total_num_envs == 40
+    assert loaded.partial.runner.max_steps == 4
+    assert {"actor.micro_batch_size", "actor.model", "env.train.total_num_envs"} <= loaded.unparsed
+
+
+def test_a_config_without_env_and_actor(tmp_path):
+    path = tmp_path / "my.yaml"
+    path.write_text("runner: {max_steps: 3}\n")
+    loaded = load_config(path)
+    assert [f.paths for f in loaded.findings] == [("env",), ("actor",)]
+    assert loaded.partial.runner.max_steps == 3

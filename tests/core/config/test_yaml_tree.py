@@ -1,0 +1,183 @@
+import pytest
+
+from joyrlinf_core.config.source_map import SourceMap, plain
+from joyrlinf_core.config.yaml_tree import MAX_BYTES, read_tree
+
+
+def read(text):
+    """Returns (plain value, findings)."""
+    findings = []
+    tree = read_tree(text, "a.yaml", findings)
+    return (plain(tree) if tree is not None else None), findings
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-5", 1e-5),
+        ("1E6", 1e6),
+        ("-.5", -0.5),
+        ("5.", 5.0),
+        ("010", 10),
+        ("0o17", 15),
+        ("0x1F", 31),
+        ("+3", 3),
+        ("1_000", "1_000"),
+        ("12:30", "12:30"),
+        ("0-7", "0-7"),
+        ("0,1", "0,1"),
+        ("yes", "yes"),
+        ("on", "on"),
+        ("No", "No"),
+        ("true", True),
+        ("False", False),
+        ("null", None),
+        ("~", None),
+        ("2026-01-02", "2026-01-02"),
+        ("'1e-5'", "1e-5"),
+        ('"null"', "null"),
+        ("!!str 10", "10"),
+        ("!!float 1", 1.0),
+        ("e5", "e5"),
+        (".", "."),
+    ],
+)
+def test_scalars_follow_yaml_1_2(text, value):
+    got, findings = read(f"key: {text}")
+    assert findings == []
+    assert got == {"key": value}
+    assert type(got["key"]) is type(value)
+
+
+def test_infinity_is_read():
+    got, _ = read("[.inf, -.INF]")
+    assert got == [float("inf"), float("-inf")]
+
+
+def test_every_value_knows_its_place():
+    findings = []
+    tree = read_tree("a:\n  b: [1, xy]\n  c: 2\n", "f.yaml", findings)
+    places = SourceMap.of(tree)
+    key = places.locate("a.c")
+    assert (key.file, key.line, key.column, key.text) == ("f.yaml", 3, 3, "  c: 2")
+    item = places.locate("a.b.1")
+    assert (item.line, item.column, item.length) == (2, 10, 2)
+    assert places.locate("a.c", value=True).column == 6
+    assert places.locate("a.b.nothing.here").line == 2
+
+
+def test_duplicate_key_names_both_lines():
+    got, findings = read("a:\n  x: 1\n  y: 2\n  x: 3\n")
+    assert got == {"a": {"x": 1, "y": 2}}
+    assert [(f.code, f.paths, f.line, f.column) for f in findings] == [("JR004", ("a.x",), 4, 3)]
+    assert "line 2" in findings[0].message
+    assert "line 4" in findings[0].message
+
+
+def test_merge_keys_work():
+    got, findings = read(
+        "base: &b {x: 1, y: 2}\nother: &o {x: 9, z: 3}\none:\n  <<: *b\n  y: 5\n"
+        "two:\n  <<: [*b, *o]\n"
+    )
+    assert findings == []
+    assert got["one"] == {"x": 1, "y": 5}
+    assert got["two"] == {"x": 1, "y": 2, "z": 3}
+
+
+def test_merge_key_with_a_scalar_is_a_finding():
+    _, findings = read("a:\n  <<: 3\n")
+    assert [(f.code, f.line) for f in findings] == [("JR005", 2)]
+
+
+def test_aliases_are_shared_values():
+    got, findings = read("a: &x [1, 2]\nb: *x\n")
+    assert (got, findings) == ({"a": [1, 2], "b": [1, 2]}, [])
+
+
+def test_alias_bomb_is_stopped():
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 30)]
+    _, findings = read("\n".join(lines))
+    assert [f.code for f in findings] == ["JR005"]
+    assert "aliases expand" in findings[0].message
+
+
+def test_alias_inside_itself_is_a_finding():
+    _, findings = read("a: &a\n  b: *a\n")
+    assert [f.code for f in findings] == ["JR005"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: !!python/object/apply:os.system ['true']",
+        "a: !custom 3",
+        "a: !!set {x}",
+        "!!omap [a: 1]",
+    ],
+)
+def test_tags_are_not_executed(text):
+    _, findings = read(text)
+    assert [f.code for f in findings] == ["JR005"]
+    assert "tag" in findings[0].message
+
+
+@pytest.mark.parametrize("text", ["a: !!int x", "a: !!bool maybe", f"a: {'9' * 5000}"])
+def test_text_that_does_not_fit_its_tag(text):
+    _, findings = read(text)
+    assert [f.code for f in findings] == ["JR005"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a: 1\n\tb: 2\n", 2),
+        ("a:\n\t- 1\n", 2),
+        ("a: [1, 2\nb: 3\n", 2),
+        ("a: 'x\n", 1),
+        ("a: b: c\n", 1),
+        ("a: 1\n---\nb: 2\n", 2),
+        ("a: *nothing\n", 1),
+        ("a: \x01\n", 1),
+        ("a: 1\n  b: 2\n", 2),
+        ("@: 1\n", 1),
+    ],
+)
+def test_broken_yaml_has_a_place(text, line):
+    got, findings = read(text)
+    assert got is None
+    assert [(f.code, f.file, f.line) for f in findings] == [("JR003", "a.yaml", line)]
+    assert findings[0].column >= 1
+
+
+def test_tab_is_called_a_tab():
+    _, findings = read("a:\n\tb: 2\n")
+    assert "tab" in findings[0].message
+    assert "spaces" in findings[0].fix
+
+
+def test_not_utf_8():
+    findings = []
+    assert read_tree(b"a: 1\nb: \xff\n", "a.yaml", findings) is None
+    assert [(f.code, f.line, f.column) for f in findings] == [("JR002", 2, 4)]
+
+
+def test_byte_order_mark_is_dropped():
+    findings = []
+    assert plain(read_tree(b"\xef\xbb\xbfa: 1\n", "a.yaml", findings)) == {"a": 1}
+
+
+def test_too_large_is_a_finding():
+    findings = []
+    assert read_tree(b" " * (MAX_BYTES + 1), "a.yaml", findings) is None
+    assert [f.code for f in findings] == ["JR002"]
+
+
+def test_deep_nesting_is_a_finding():
+    _, findings = read("[" * 5000)
+    assert [f.code for f in findings] == ["JR005"]
+
+
+def test_key_that_is_no_text():
+    _, findings = read("? [a, b]\n: 1\n")
+    assert [f.code for f in findings] == ["JR005"]
