@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import torch
-from pydantic import JsonValue
 
 from joyrlinf_core.checkpoint.manifest import (
     FOLDER,
@@ -55,7 +54,7 @@ class Checkpoint(TrainingState):
         return self.meta.step
 
     @property
-    def progress(self) -> Mapping[str, JsonValue]:
+    def progress(self) -> Mapping[str, int | float]:
         """Where the run stood."""
         return self.meta.progress
 

@@ -12,8 +12,6 @@ from joyrlinf_core.checkpoint import archive, rng, store
 from joyrlinf_core.checkpoint.manifest import CheckpointMeta, config_hash
 
 if TYPE_CHECKING:
-    from pydantic import JsonValue
-
     from joyrlinf_core.checkpoint.archive import Checkpoint
     from joyrlinf_core.comm.sharding import TrainingState
     from joyrlinf_core.plan.run_plan import RunPlan
@@ -33,7 +31,7 @@ class CheckpointManager:
         self._keep = keep
         self._plan = plan
 
-    def save(self, step: int, state: TrainingState, progress: Mapping[str, JsonValue]) -> Path:
+    def save(self, step: int, state: TrainingState, progress: Mapping[str, int | float]) -> Path:
         """Write the checkpoint of a step, then delete those that are too many.
 
         Args:

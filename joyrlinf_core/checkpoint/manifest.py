@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 if TYPE_CHECKING:
     from joyrlinf_core.config.schema import Config
@@ -42,7 +42,7 @@ class CheckpointMeta(BaseModel):
     world_size: int
     torch_version: str
     seed: int
-    progress: dict[str, JsonValue] = Field(default_factory=dict)
+    progress: dict[str, int | float] = Field(default_factory=dict)
     """Where the run stands, as the engine counts it: next episode of the envs, seconds of training
     with earlier attempts, version of the weights."""
     rng_states: dict[str, str] = Field(default_factory=dict)
