@@ -3,7 +3,13 @@ import json
 import pytest
 
 from joyrlinf_core.observability.emitter import Emitter
-from joyrlinf_core.observability.events import CheckpointSaved, EvalResult, Finished, RunStarted, Step
+from joyrlinf_core.observability.events import (
+    CheckpointSaved,
+    EvalResult,
+    Finished,
+    RunStarted,
+    Step,
+)
 from joyrlinf_core.observability.perf_summary import PerfSummary
 from joyrlinf_core.observability.run_dir import RunDir
 
