@@ -12,7 +12,7 @@ JOBS ?= 2
 ARGS ?=
 
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
+PIP := $(BIN)/python -m pip install --disable-pip-version-check -qq
 
 .PHONY: quickstart test lint venv clean
 

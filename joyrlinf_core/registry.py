@@ -55,7 +55,8 @@ def load(kind: Kind, name: str) -> Any:
 
     Args:
         kind: Which table.
-        name: File name without `.py`, entry-point name, or `pkg.module:Attr`.
+        name: File name without `.py`, entry-point name, or `pkg.module:Attr`; for advantages and
+            losses `pkg:module` names a module of a package.
 
     Raises:
         UnknownNameError: No such name, or the module does not export what its kind must.
@@ -63,7 +64,10 @@ def load(kind: Kind, name: str) -> Any:
     if ":" in name:
         module_name, attribute = name.split(":", 1)
         try:
-            return getattr(importlib.import_module(module_name), attribute)
+            module = importlib.import_module(module_name)
+            if not hasattr(module, attribute):
+                importlib.import_module(f"{module_name}.{attribute}")
+            return getattr(module, attribute)
         except (ImportError, AttributeError, TypeError, ValueError) as error:
             # TypeError and ValueError: a relative or empty module name.
             raise UnknownNameError(kind, name, names(kind)) from error

@@ -1,0 +1,1 @@
+"""Complete plug-ins that docs/extending.md shows; tests run them."""
