@@ -14,6 +14,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from joyrlinf_core.policies.openpi.activation import gated_gelu
+
 ROPE_THETA = 10000.0
 NORM_EPS = 1e-6
 
@@ -190,8 +192,8 @@ class GemmaLayer(nn.Module):
             return x, own
         x = _residual(x, self.o_proj(attend(query, own, mask)), first)
         normed = self._norm(self.post_attention_layernorm, x, second)
-        gate, up = self.gate_up_proj(normed).chunk(2, dim=-1)
-        return _residual(x, self.down_proj(F.gelu(gate, approximate="tanh") * up), second), own
+        hidden = gated_gelu(self.gate_up_proj(normed))
+        return _residual(x, self.down_proj(hidden), second), own
 
     def _norm(self, norm: nn.Module, x: Tensor, modulation: Modulation | None) -> Tensor:
         return norm(x) if modulation is None else norm(x, modulation)

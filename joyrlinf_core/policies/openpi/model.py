@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformers import SiglipVisionConfig, SiglipVisionModel
 
 from joyrlinf_core.policies.openpi.architecture import Architecture
-from joyrlinf_core.policies.openpi.gemma import Gemma, KeyValues, Modulation, rotation
+from joyrlinf_core.policies.openpi.gemma import Gemma, KeyValues, Modulation, Rotation, rotation
 from joyrlinf_core.policies.openpi.pictures import to_patches
 
 SHORTEST_PERIOD, LONGEST_PERIOD = 4e-3, 4.0
@@ -33,11 +33,13 @@ class Context:
         layers: Keys and values of each layer, s tokens.
         length: Valid tokens: int where every row has as many, else int64 [b].
         mask: bool [b, 1, 1, s], False at padding; None without padding.
+        factors: Rotary factors of the H action tokens that follow.
     """
 
     layers: list[KeyValues]
     length: int | Tensor
     mask: Tensor | None
+    factors: Rotation
 
 
 class Head(nn.Module):
@@ -138,7 +140,7 @@ class OpenPiModel(nn.Module):
                 mask = (positions < length[:, None])[:, None, None, :]
             factors = rotation(positions, self.architecture.head_dim)
             layers = self.vlm.keys_values(x, factors, mask=mask)
-        return Context(layers, length, mask)
+        return Context(layers, length, mask, self._factors(length, device=x.device))
 
     def _see(self, images: Tensor) -> Tensor:
         """Return the vision features of uint8 [m, h, w, 3]: [m, tokens, vision width]."""
@@ -161,19 +163,17 @@ class OpenPiModel(nn.Module):
         """
         if self.architecture.family == "pi05":
             return context
-        token = self.state_proj(state).unsqueeze(1)
-        length = context.length
-        if isinstance(length, int):
-            positions = torch.full((1,), length, device=token.device)
-        else:
-            positions = length[:, None]
+        with self.autocast(enabled=False):
+            token = self.state_proj(state).unsqueeze(1)
         mask = context.mask
         if mask is not None:
             mask = F.pad(mask, (0, 1), value=True)
-        factors = rotation(positions, self.architecture.head_dim)
+        # The state takes the first position behind the prefix.
+        first = Rotation(*(part[..., :1, :, :] for part in context.factors))
         with self.autocast():
-            layers = self.expert.keys_values(token, factors, context.layers, mask)
-        return Context(layers, length + 1, mask)
+            layers = self.expert.keys_values(token, first, context.layers, mask)
+        length = context.length + 1
+        return Context(layers, length, mask, self._factors(length, device=token.device))
 
     def condition(self, times: Tensor) -> Tensor:
         """Return what the expert needs of the times float32 [m].
@@ -216,7 +216,9 @@ class OpenPiModel(nn.Module):
                 if n > 1:
                     condition = condition.repeat_interleave(horizon, dim=1)
                 modulations = [Modulation(*part.chunk(3, dim=-1)) for part in condition.unbind(2)]
-        factors = rotation(self._positions(context.length, n, horizon, x.device), self._head_dim)
+        factors = context.factors
+        if n > 1:
+            factors = Rotation(*(torch.cat([part] * n, dim=-3) for part in factors))
         with self.autocast():
             out = self.expert(
                 tokens.flatten(1, 2),
@@ -232,16 +234,11 @@ class OpenPiModel(nn.Module):
         with self.autocast(enabled=False):
             return self.action_out_proj(features)
 
-    @property
-    def _head_dim(self) -> int:
-        return self.architecture.head_dim
-
-    def _positions(
-        self, length: int | Tensor, n: int, horizon: int, device: torch.device
-    ) -> Tensor:
-        """Return the positions of n blocks of action tokens, [n * H] or [b, n * H]."""
-        steps = torch.arange(horizon, device=device).repeat(n)
-        return steps + (length if isinstance(length, int) else length[:, None])
+    def _factors(self, length: int | Tensor, *, device: torch.device) -> Rotation:
+        """Return the rotary factors of H positions behind `length` tokens."""
+        steps = torch.arange(self.architecture.horizon, device=device)
+        positions = steps + (length if isinstance(length, int) else length[:, None])
+        return rotation(positions, self.architecture.head_dim)
 
 
 def embed_time(times: Tensor, width: int) -> Tensor:
