@@ -17,17 +17,11 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
     folder = tmp_path_factory.mktemp("point")
-    arguments = [
-        "train",
-        "--config",
-        "tests/docs/examples/point.yaml",
-        "--json",
-        "--console",
-        "off",
-    ]
+    command = [sys.executable, "-m", "joyrlinf_cli.main", "train", "--json", "--console", "off"]
+    config = ["--config", "tests/docs/examples/point.yaml"]
+    results = ["--set", f"runner.logger.log_path={folder / 'results'}"]
     finished = subprocess.run(
-        [sys.executable, "-m", "joyrlinf_cli.main", *arguments]
-        + ["--set", f"runner.logger.log_path={folder / 'results'}"],
+        [*command, *config, *results],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder / "cache")},
         capture_output=True,
