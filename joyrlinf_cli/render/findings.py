@@ -12,7 +12,8 @@ from joyrlinf_core.config.source_map import SET_ORIGIN, Location, SourceMap
 from joyrlinf_core.errors import Finding
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
-_TOKEN = re.compile(r"""'[^']*'|"[^"]*"|[^\s:,\]}#]+""")
+_TOKEN = re.compile(r"""'[^']*'|"[^"]*"|[^\s\[\]{}#"']+?(?=:(?:\s|$))|[^\s,\]}#]+""")
+"""A quoted word, a key before its colon, or a word."""
 _WIDTH = 160
 """Longer source lines are cut, so that the caret stays in sight."""
 

@@ -65,9 +65,11 @@ def load_config(source: str | Path, overrides: Sequence[str] = ()) -> LoadedConf
     tree = _read_chain(found, findings, ())
     if tree is None:
         return LoadedConfig(name, None, findings=tuple(findings))
-    tree = inherit_eval(merge(tree, layer) if layer is not None else tree)
-    sources = SourceMap.of(tree)
-    checked = check_schema(tree, sources)
+    whole = inherit_eval(merge(tree, layer) if layer is not None else tree)
+    # The root keeps the place of the file, so that the map knows which file is the user's own.
+    whole = Located(whole.value, tree.at, tree.key)
+    sources = SourceMap.of(whole)
+    checked = check_schema(whole, sources)
     findings.extend(checked.findings)
     config = None if any(f.severity == "error" for f in findings) else checked.config
     return LoadedConfig(name, config, checked.partial, checked.unparsed, tuple(findings), sources)

@@ -109,10 +109,24 @@ class SourceMap:
         return None
 
     def place(self, finding: Finding) -> Finding:
-        """Return the finding with the position of its first path, if that was written in a file."""
+        """Return the finding with its position.
+
+        Among its paths the one that the user wrote goes first: `--set` before the file itself
+        before what the file extends.
+        """
         if finding.line is not None or not finding.paths:
             return finding
-        return at_location(finding, self.locate(finding.paths[0]))
+        root = self.entries.get("")
+        nearness = {SET_ORIGIN: 0, root.key.file if root is not None else "": 1}
+
+        def layer(path: str) -> int:
+            node = self.entries.get(path)
+            return nearness.get(node.key.file, 2) if node is not None else 2
+
+        first = min(finding.paths, key=layer)
+        others = (path for path in finding.paths if path != first)
+        finding = replace(finding, paths=(first, *others))
+        return at_location(finding, self.locate(first))
 
 
 def at_location(finding: Finding, location: Location | None) -> Finding:

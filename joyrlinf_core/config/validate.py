@@ -179,6 +179,8 @@ def _value_message(path: str, errors: list[ErrorDetails]) -> tuple[str, str]:
     if errors[0]["type"] == "literal_error" and isinstance(value, str):
         near = difflib.get_close_matches(value, expected.replace("'", "").split(), n=1, cutoff=0.6)
         fix = f"did you mean `{near[0]}`?" if near else ""
+    elif errors[0]["type"] == "model_type" and value is None:
+        fix = f"delete the line, or write `{path.rpartition('.')[2]}: {{}}`"
     elif errors[0]["type"] == "string_type" and isinstance(value, (int, float)):
         fix = "put it in quotes"
     return message, fix

@@ -178,7 +178,7 @@ class _Builder:
         at = self._location(node)
         self._count += 1
         if self._count == MAX_NODES:
-            self._report("JR005", at, path, f"aliases expand to more than {MAX_NODES} values")
+            self._report("JR005", at, path, f"more than {MAX_NODES} values, aliases expanded")
         if self._count >= MAX_NODES:
             return None
         if id(node) in self._open:

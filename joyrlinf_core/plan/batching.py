@@ -85,6 +85,8 @@ def violations(shape: BatchShape) -> frozenset[str]:
     return frozenset(broken)
 
 
+_FARTHEST = 1 << 20
+
 Number = Literal[
     "num_envs",
     "stages",
@@ -115,7 +117,16 @@ def nearest(shape: BatchShape, number: Number, code: str) -> tuple[int, ...]:
         after = violations(replace(shape, **{number: value}))
         return code not in after and after <= broken
 
-    reach = max(4 * now, now + 4096)
+    # Larger than the whole that it divides, a number can't work.
+    wholes = {
+        "micro_batch_size": shape.samples_per_actor,
+        "gradient_accumulation_steps": shape.samples_per_actor,
+        "group_size": shape.num_envs,
+        "stages": shape.num_envs,
+        "chunk_size": shape.steps_per_epoch,
+        "max_episode_steps": shape.steps_per_epoch,
+    }
+    reach = min(wholes.get(number, _FARTHEST), max(4 * now, 1024))
     below = next((value for value in range(now - 1, 0, -1) if works(value)), None)
     above = next((value for value in range(now + 1, reach + 1) if works(value)), None)
     return tuple(value for value in (below, above) if value is not None)

@@ -91,6 +91,12 @@ def test_text_key_given_a_number_says_to_quote(load):
     assert only(load(sets=["runner.logger.experiment_name=7"])).fix == "put it in quotes"
 
 
+def test_an_empty_section_says_what_to_do(load):
+    finding = only(load(("runner:\n  max_steps: 4", "runner:")))
+    assert finding.paths == ("runner",)
+    assert finding.fix == "delete the line, or write `runner: {}`"
+
+
 def test_caret_points_at_the_value(load):
     finding = only(load(("max_steps: 4", "max_steps:   fast")))
     assert (finding.line, finding.column) == (2, 16)

@@ -99,7 +99,7 @@ def test_alias_bomb_is_stopped():
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 30)]
     _, findings = read("\n".join(lines))
     assert [f.code for f in findings] == ["JR005"]
-    assert "aliases expand" in findings[0].message
+    assert "aliases expanded" in findings[0].message
 
 
 def test_alias_inside_itself_is_a_finding():

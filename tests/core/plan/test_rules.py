@@ -129,6 +129,17 @@ def test_schema_errors_do_not_hide_rules(tmp_path):
     assert [(f.code, f.line) for f in found] == [("JR012", 2), ("JR103", 15)]
 
 
+def test_the_caret_goes_where_the_user_wrote(tmp_path):
+    (tmp_path / "base.yaml").write_text(TOY_YAML)
+    path = tmp_path / "my.yaml"
+    path.write_text("extends: base.yaml\nactor: {gradient_accumulation_steps: 7}\n")
+    (found,) = check_loaded(load_config(path))
+    assert (found.code, found.paths[0]) == ("JR103", "actor.gradient_accumulation_steps")
+    assert (found.file, found.line) == (str(path), 2)
+    (found,) = check_loaded(load_config(path, ["env.train.total_num_envs=96"]))
+    assert (found.paths[0], found.file) == ("env.train.total_num_envs", None)
+
+
 def test_sections_that_failed_take_their_rules_along(tmp_path):
     path = tmp_path / "my.yaml"
     path.write_text("env: {train: {type: nope}}\nactor: 3\nalgorithm: {group_size: 1}\n")
