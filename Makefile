@@ -15,6 +15,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -qq
 
 .PHONY: quickstart test lint venv clean
+.DELETE_ON_ERROR:
 
 quickstart: $(VENV)/.installed-run
 	$(ensure-opengl)
