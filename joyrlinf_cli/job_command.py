@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, TextIO
 
 import typer
 
@@ -35,7 +36,7 @@ LogPathOption = Annotated[
 
 def say(text: str) -> None:
     """Tell the user something that is no result."""
-    print(text, file=sys.stderr, flush=True)
+    _write(text, sys.stderr)
 
 
 def resolved_config(
@@ -74,7 +75,16 @@ def finish(
     if digest is not None:
         say("\n".join(failure_lines(digest)))
     if as_json:
-        print(json.dumps(result_json(finished, job, seconds), indent=2))
+        _write(json.dumps(result_json(finished, job, seconds), indent=2), sys.stdout)
     elif digest is None:
-        print("\n".join(result_lines(finished, job, seconds)))
+        _write("\n".join(result_lines(finished, job, seconds)), sys.stdout)
     raise typer.Exit(finished.outcome.exit_code)
+
+
+def _write(text: str, stream: TextIO) -> None:
+    """Write a line; a reader that has gone away must not change the outcome of a run."""
+    try:
+        print(text, file=stream, flush=True)
+    except OSError:
+        # What is left in the buffer would raise again when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -29,13 +29,13 @@ def open_console(wanted: ConsoleKind, plan: RunPlan, run_dir: RunDir) -> Closabl
     if kind == "live":
         from joyrlinf_cli.console.live import LiveConsole
 
-        return GuardedConsole(LiveConsole(plan, run_dir))
+        return GuardedConsole(lambda: LiveConsole(plan, run_dir))
     if kind == "plain":
         from joyrlinf_cli.console.plain import PlainConsole
 
-        return GuardedConsole(PlainConsole(plan, run_dir, sys.stderr))
+        return GuardedConsole(lambda: PlainConsole(plan, run_dir, sys.stderr))
     if kind == "json":
         from joyrlinf_cli.console.json_lines import JsonLinesConsole
 
-        return GuardedConsole(JsonLinesConsole(sys.stderr))
+        return GuardedConsole(lambda: JsonLinesConsole(sys.stderr))
     return GuardedConsole(None)

@@ -16,11 +16,13 @@ class GuardedConsole:
     Terminals close, pipes break (`joyrl train | head`): none of that may end a training.
 
     Args:
-        console: The console; None shows nothing.
+        build: Opens the console, which may fail as well; None shows nothing.
     """
 
-    def __init__(self, console: ClosableListener | None) -> None:
-        self._console = console
+    def __init__(self, build: Callable[[], ClosableListener] | None) -> None:
+        self._console: ClosableListener | None = None
+        if build is not None:
+            self._guard(lambda: self._open(build))
 
     def on_record(self, record: Record) -> None:
         """Pass on an event."""
@@ -40,10 +42,16 @@ class GuardedConsole:
         self._console = None
 
     def _try(self, action: Callable[[ClosableListener], None]) -> None:
-        if self._console is None:
-            return
+        console = self._console
+        if console is not None:
+            self._guard(lambda: action(console))
+
+    def _open(self, build: Callable[[], ClosableListener]) -> None:
+        self._console = build()
+
+    def _guard(self, action: Callable[[], None]) -> None:
         try:
-            action(self._console)
+            action()
         except Exception as error:
             self._console = None
             # Where the terminal is gone, so is the place to say so.

@@ -67,7 +67,7 @@ def result_lines(finished: Finished, job: str, seconds: float) -> list[str]:
         lines.append(f"policy  {history.checkpoints[-1].path}")
     elif finished.policy is not None:
         lines.append(f"policy  {finished.policy}")
-    if finished.outcome.exit_code and finished.run_dir is not None:
+    if finished.outcome.state == "stopped" and finished.run_dir is not None:
         lines.append(f"go on with: joyrl resume {finished.run_dir.root}")
     return lines
 

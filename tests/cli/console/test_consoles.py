@@ -160,11 +160,21 @@ def test_broken_console_is_switched_off(plan, tmp_path, capsys):
                 raise BrokenPipeError
 
     stream, clock = Closed(), Clock()
-    console = GuardedConsole(PlainConsole(plan, RunDir(tmp_path), stream, clock))
+    console = GuardedConsole(lambda: PlainConsole(plan, RunDir(tmp_path), stream, clock))
     feed(console, clock, *EVENTS)
     console.on_notice("x")
     console.close()
     assert stream.writes == 3
+    assert capsys.readouterr().err.count("the run goes on") == 1
+
+
+def test_console_that_can_not_open_is_off_from_the_start(capsys):
+    def build():
+        raise BrokenPipeError
+
+    console = GuardedConsole(build)
+    console.on_notice("x")
+    console.close()
     assert capsys.readouterr().err.count("the run goes on") == 1
 
 
