@@ -26,12 +26,12 @@ def rollout_metrics(
         groups: Groups of the window.
         kept: bool [P], groups that the filter keeps.
         num_tasks: Number of tasks; above one, success and groups are also told apart by task as
-            `success_rate/task_<i>`.
+            `success_once/task_<i>`.
     """
     whole = table.finished
     score = table.score[whole]
     metrics = {
-        "return_mean": mean_of(score),
+        "return": mean_of(score),
         "return_max": Metric(float(score.max()) if score.numel() else -float("inf"), 1, "max"),
         "return_min": Metric(float(score.min()) if score.numel() else float("inf"), 1, "min"),
         "episode_length": mean_of(table.length[whole]),
@@ -60,7 +60,7 @@ def count_of(flags: Tensor) -> Metric:
 
 def _outcomes(success: Tensor, varied: Tensor, kept: Tensor, suffix: str) -> dict[str, Metric]:
     return {
-        f"success_rate{suffix}": mean_of(success),
+        f"success_once{suffix}": mean_of(success),
         f"groups{suffix}": count_of(varied | ~varied),
         f"groups_with_variance{suffix}": count_of(varied),
         f"groups_kept{suffix}": count_of(kept),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch.distributed as dist
 from torch.distributed.checkpoint.state_dict import (
@@ -18,11 +18,22 @@ from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
 if TYPE_CHECKING:
     import torch
-    from torch.optim.lr_scheduler import LRScheduler
 
     from joyrlinf_core.policies.base import Policy
 
 _FORWARD_METHODS = ("predict", "evaluate", "sft_loss")
+
+
+class Schedule(Protocol):
+    """A learning-rate schedule with a state."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state."""
+        ...
+
+    def load_state_dict(self, state: Any) -> None:
+        """Continue from a state."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -52,7 +63,7 @@ def shard(policy: Policy, device: torch.device) -> None:
 
 
 def full_state(
-    policy: Policy, optimizer: torch.optim.Optimizer, scheduler: LRScheduler, *, sharded: bool
+    policy: Policy, optimizer: torch.optim.Optimizer, scheduler: Schedule, *, sharded: bool
 ) -> TrainingState:
     """Return the whole state; on sharded weights a collective that fills rank 0 alone."""
     if not sharded:
@@ -70,7 +81,7 @@ def full_state(
 def load_full_state(
     policy: Policy,
     optimizer: torch.optim.Optimizer,
-    scheduler: LRScheduler,
+    scheduler: Schedule,
     state: TrainingState,
     *,
     sharded: bool,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from joyrlinf_core.checkpoint import manager
+from joyrlinf_core.checkpoint.manager import load_model_state
 from joyrlinf_core.comm.collectives import Collectives
 from joyrlinf_core.engine.evaluator import Evaluator
 from joyrlinf_core.engine.simulators import build_stages
@@ -19,8 +19,9 @@ class EvalJob:
     """One evaluation.
 
     Args:
-        context: This worker. `plan.args["policy"]` is a policy directory. `plan.args["checkpoint"]`, if
-            present, is a `global_step_<N>` directory whose weights replace the policy's.
+        context: This worker. `plan.args["policy"]` is a policy directory.
+            `plan.args["checkpoint"]`, if present, is a `global_step_<N>` directory whose weights
+            replace the policy's.
     """
 
     def __init__(self, context: JobContext) -> None:
@@ -34,9 +35,8 @@ class EvalJob:
         policy = context.plan.config.actor.model.load(Path(args["policy"]))
         step = 0
         if "checkpoint" in args:
-            checkpoint = manager.load(Path(args["checkpoint"]))
-            step = checkpoint.meta.step
-            policy.module.load_state_dict(checkpoint.model)
+            step, state = load_model_state(Path(args["checkpoint"]))
+            policy.module.load_state_dict(state)
         policy.set_precision(context.plan.config.actor.precision)
         policy.module.to(context.device).eval()
         context.emitter.phase("simulators", 0)

@@ -13,7 +13,7 @@ from joyrlinf_core.batch.flatten import flatten
 from joyrlinf_core.batch.metrics import Metric, merge
 from joyrlinf_core.batch.minibatch import active_rows, micro_batches, minibatch_rows
 from joyrlinf_core.comm.sharding import full_state, load_full_state, shard
-from joyrlinf_core.engine.optim import build_optimizer, build_scheduler, clip_gradients
+from joyrlinf_core.engine.optim import build_learning_rate, build_optimizer, clip_gradients
 from joyrlinf_core.errors import NonFiniteError, RunFailedError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Learner:
         self._parameters = [parameter for _, parameter in policy.trainable_parameters()]
         optim = self._config.actor.optim
         self._optimizer = build_optimizer(policy, optim)
-        self._scheduler = build_scheduler(self._optimizer, optim, self._config.runner.max_steps)
+        self._scheduler = build_learning_rate(self._optimizer, optim, self._config.runner.max_steps)
         self._advantages = registry.load("advantages", self._algorithm.adv_type)
         self._loss = registry.load("losses", self._algorithm.loss_type)
         self._uses_values = bool(getattr(self._loss, "uses_values", False))
@@ -138,11 +138,12 @@ class Learner:
         self._optimizer.zero_grad(set_to_none=True)
         parts: list[Mapping[str, Metric]] = []
         with self._timer("update/forward_backward"):
-            for piece, counts in self._pieces(active, rows):
+            pieces = self._pieces(active, rows)
+            for piece, counts in pieces:
                 output = self._forward(flat, piece, divisor, counts=counts)
                 output.loss.backward()
                 if counts:
-                    parts.append(self._collect(output, len(piece)))
+                    parts.append(self._collect(output, len(piece), len(pieces)))
         metrics = merge(parts)
         if check_ratio:
             self._check_first_ratio(metrics)
@@ -188,9 +189,10 @@ class Learner:
             inputs = replace(inputs, weights=inputs.weights * 0)
         return self._loss.compute(inputs, self._algorithm)
 
-    @staticmethod
-    def _collect(output: LossOutput, rows: int) -> dict[str, Metric]:
-        metrics = {name: Metric(value, 1.0, "sum") for name, value in output.parts.items()}
+    def _collect(self, output: LossOutput, rows: int, pieces: int) -> dict[str, Metric]:
+        # Terms of micro-batches and ranks add up to the step's loss; steps are averaged.
+        share = 1 / (pieces * self._collectives.world_size)
+        metrics = {name: Metric(value, share) for name, value in output.parts.items()}
         metrics |= output.metrics
         metrics["samples"] = Metric(float(rows), 1.0, "sum")
         return metrics

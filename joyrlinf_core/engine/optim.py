@@ -6,10 +6,9 @@ import math
 from typing import TYPE_CHECKING
 
 import torch
-from torch.optim.lr_scheduler import LambdaLR
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from joyrlinf_core.config.schema import OptimConfig
     from joyrlinf_core.policies.base import Policy
@@ -58,11 +57,46 @@ def lr_factor(config: OptimConfig, total_steps: int) -> Callable[[int], float]:
     return factor
 
 
-def build_scheduler(
+class LearningRate:
+    """Sets the learning rates of an optimizer; torch's own schedules warn when a step is skipped.
+
+    Args:
+        optimizer: Its group rates are the peaks.
+        factor: Factor on the peaks at step 0, 1, ...
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, factor: Callable[[int], float]) -> None:
+        self._optimizer = optimizer
+        self._factor = factor
+        self._peaks = [float(group["lr"]) for group in optimizer.param_groups]
+        self._step = 0
+        self._apply()
+
+    def step(self) -> None:
+        """Go to the next step; call once per training step."""
+        self._step += 1
+        self._apply()
+
+    def state_dict(self) -> dict[str, int]:
+        """Return where the schedule stands."""
+        return {"step": self._step}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Continue from `state_dict`."""
+        self._step = state["step"]
+        self._apply()
+
+    def _apply(self) -> None:
+        factor = self._factor(self._step)
+        for group, peak in zip(self._optimizer.param_groups, self._peaks, strict=True):
+            group["lr"] = peak * factor
+
+
+def build_learning_rate(
     optimizer: torch.optim.Optimizer, config: OptimConfig, total_steps: int
-) -> LambdaLR:
-    """Build the schedule; call `step()` once per training step."""
-    return LambdaLR(optimizer, lr_factor(config, total_steps))
+) -> LearningRate:
+    """Build the schedule of a run of `total_steps`."""
+    return LearningRate(optimizer, lr_factor(config, total_steps))
 
 
 def clip_gradients(parameters: list[torch.nn.Parameter], limit: float) -> float:

@@ -113,7 +113,7 @@ class Rollout:
                 last = base + self._plan.chunk_steps - 1
                 self._receive(stage, last, recorder, step, window_ends=True)
         counters = {
-            "rollout/env_steps": Metric(recorder.env_steps, kind="sum"),
+            "env/steps": Metric(recorder.env_steps, kind="sum"),
             "rollout/policy_rows": Metric(recorder.policy_rows, kind="sum"),
         }
         return recorder.batch(), counters

@@ -15,10 +15,10 @@ from joyrlinf_core.comm.collectives import Collectives
 from joyrlinf_core.demos import samples as demo_samples
 from joyrlinf_core.engine.demo_collection import gather_demonstrations
 from joyrlinf_core.engine.evaluator import Evaluator
-from joyrlinf_core.engine.optim import build_optimizer, build_scheduler, clip_gradients
+from joyrlinf_core.engine.optim import build_learning_rate, build_optimizer, clip_gradients
 from joyrlinf_core.engine.simulators import build_stages
 from joyrlinf_core.errors import NonFiniteError, RunFailedError
-from joyrlinf_core.observability.events import CheckpointSaved, Step
+from joyrlinf_core.observability.events import CheckpointSaved, Finished, RunStarted, Step
 from joyrlinf_core.policies.norm_stats import compute_norm_stats
 
 if TYPE_CHECKING:
@@ -50,17 +50,43 @@ class SftJob:
         self._sft = self._config.sft
         self._collectives = Collectives(context.device)
         self._seed = self._config.runner.seed
+        self._step = 0
 
     def run(self) -> str:
         """Collect or read demonstrations, train, evaluate, and write the policy directory."""
+        started = time.perf_counter()
+        self._announce()
         demonstrations = gather_demonstrations(self._context, self._sft, self._collectives)
         policy, samples = self._policy_and_samples(demonstrations)
         finished = self._train(policy, samples)
         if finished and self._sft.eval_episodes:
-            self._evaluate(policy, self._sft.steps)
+            self._evaluate(policy, self._step)
         if finished:
             self._save(policy)
-        return "completed" if finished else "stopped"
+        status = "completed" if finished else "stopped"
+        if self._collectives.is_main:
+            seconds = time.perf_counter() - started
+            self._context.emitter.emit(Finished(status, step=self._step, seconds=seconds))
+        return status
+
+    def _announce(self) -> None:
+        if not self._collectives.is_main:
+            return
+        source = self._sft.dataset or f"{self._sft.num_demos} scripted episodes"
+        self._context.emitter.emit(
+            RunStarted(
+                job="sft",
+                run_dir=str(self._context.run_dir.root),
+                world_size=self._collectives.world_size,
+                start_step=0,
+                total_steps=self._sft.steps,
+                facts={
+                    "device": str(self._context.device),
+                    "simulator": self._config.env.train.check_ready(),
+                    "demonstrations": source,
+                },
+            )
+        )
 
     def _policy_and_samples(
         self, demonstrations: Sequence[Demonstration]
@@ -80,7 +106,7 @@ class SftJob:
         """Train; return whether it ran to its end."""
         sft, context = self._sft, self._context
         optimizer = build_optimizer(policy, sft.optim)
-        scheduler = build_scheduler(optimizer, sft.optim, sft.steps)
+        scheduler = build_learning_rate(optimizer, sft.optim, sft.steps)
         parameters = [parameter for _, parameter in policy.trainable_parameters()]
         inputs = policy.prepare(_observation(samples, self._config.env.train.task_prompts))
         actions, valid = torch.from_numpy(samples.actions), torch.from_numpy(samples.valid)
@@ -107,6 +133,7 @@ class SftJob:
                 )
             optimizer.step()
             scheduler.step()
+            self._step = step + 1
             last = step + 1 == sft.steps or self._out_of_time(started)
             if (step + 1) % sft.log_interval == 0 or last:
                 now = time.perf_counter()
@@ -216,7 +243,7 @@ class SftJob:
             policy.save(output)
             self._context.emitter.emit(
                 CheckpointSaved(
-                    step=self._sft.steps,
+                    step=self._step,
                     path=str(output),
                     seconds=time.perf_counter() - started,
                 )

@@ -9,12 +9,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
-from joyrlinf_core.checkpoint import manager, rng
-from joyrlinf_core.checkpoint.manifest import CheckpointMeta, config_hash
+from joyrlinf_core.checkpoint.manager import CheckpointManager
+from joyrlinf_core.checkpoint.manifest import config_hash
 from joyrlinf_core.comm.collectives import Collectives
-from joyrlinf_core.comm.sharding import TrainingState
 from joyrlinf_core.engine.evaluator import Evaluator
 from joyrlinf_core.engine.learner import Learner
 from joyrlinf_core.engine.metrics import reduce_metrics
@@ -58,6 +55,11 @@ class SyncRunner:
         self._policy.set_precision(self._config.actor.precision)
         self._policy.set_gradient_checkpointing(enabled=self._config.actor.gradient_checkpointing)
         self._learner = Learner(context, self._policy, self._collectives, self._timer)
+        self._checkpoints = CheckpointManager(
+            context.run_dir.checkpoints,
+            keep=self._config.runner.keep_checkpoints,
+            plan=context.plan,
+        )
         self._step = 0
         self._saved_step = -1
         self._next_episode = 0
@@ -172,39 +174,19 @@ class SyncRunner:
         self._context.emitter.phase("save", self._step)
         state = self._learner.state()
         if self._collectives.is_main:
-            directory = self._context.run_dir.checkpoint(self._step)
-            manager.save(directory, state.model, state.optimizer, state.scheduler, self._meta())
-            resumed = self._config.runner.resume_dir
-            manager.prune(
-                self._context.run_dir.checkpoints,
-                self._config.runner.keep_checkpoints,
-                protect=Path(resumed) if resumed else None,
-            )
+            progress = {"next_episode": self._next_episode, "seconds": self._elapsed()}
+            path = self._checkpoints.save(self._step, state, progress)
             seconds = time.perf_counter() - started
             self._context.emitter.emit(
-                CheckpointSaved(step=self._step, path=str(directory), seconds=seconds)
+                CheckpointSaved(step=self._step, path=str(path), seconds=seconds)
             )
         self._saved_step = self._step
         self._collectives.barrier()
 
-    def _meta(self) -> CheckpointMeta:
-        return CheckpointMeta(
-            step=self._step,
-            config_hash=config_hash(self._config),
-            world_size=self._collectives.world_size,
-            torch_version=torch.__version__,
-            seed=self._config.runner.seed,
-            wall_seconds=self._elapsed(),
-            weight_version=self._step,
-            env_cursor={"next_episode": self._next_episode},
-            rng_states=rng.capture(self._context.device),
-        )
-
     def _restore(self, directory: Path) -> None:
-        """Continue from a checkpoint."""
-        checkpoint = manager.load(directory)
-        meta = checkpoint.meta
-        if meta.config_hash != config_hash(self._config):
+        """Continue from a checkpoint; random streams are named by step and need no state."""
+        checkpoint = self._checkpoints.load(directory)
+        if checkpoint.meta.config_hash != config_hash(self._config):
             self._context.emitter.emit(
                 Warned(
                     code="JR503",
@@ -212,13 +194,10 @@ class SyncRunner:
                     fix="`joyrl resume` lists what differs; the new values are used from here on",
                 )
             )
-        self._learner.load(
-            TrainingState(checkpoint.model, checkpoint.optimizer, checkpoint.scheduler)
-        )
-        rng.restore(meta.rng_states, self._context.device)
-        self._step = self._saved_step = meta.step
-        self._next_episode = int(str(meta.env_cursor["next_episode"]))
-        self._seconds_before = meta.wall_seconds
+        self._learner.load(checkpoint)
+        self._step = self._saved_step = checkpoint.step
+        self._next_episode = int(str(checkpoint.progress["next_episode"]))
+        self._seconds_before = float(str(checkpoint.progress["seconds"]))
 
     def _announce(self) -> None:
         if not self._collectives.is_main:

@@ -1,7 +1,7 @@
 """A small simulator that needs no package: move a point to a target, in microseconds a step.
 
-State: point xy, target xy. Action: xy displacement in [-1, 1], a tenth of it a step. Success: closer
-than 0.15. The picture shows both. The expert walks straight to the target.
+State: point xy, target xy. Action: xy displacement in [-1, 1], a tenth of it a step. Success:
+closer than `close`. The picture shows both. The expert walks straight to the target.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from joyrlinf_core.envs.base import ChunkResult, Frame
 from joyrlinf_core.seeding import stream
 
 SIZE = 16
-CLOSE = 0.15
 STEP = 0.1
 
 
@@ -27,6 +26,12 @@ class ReachEnv(EnvConfig):
     type: Literal["tests.doubles.reach:ReachEnv"] = "tests.doubles.reach:ReachEnv"
 
     tasks: tuple[str, ...] = ("reach",)
+
+    close: float = 0.15
+    """Distance that counts as success."""
+
+    distance: float = 1.0
+    """Largest distance of the target in x and in y."""
 
     crash_at_reset: int = -1
     """Raise at this reset, to test failures."""
@@ -81,7 +86,9 @@ class ReachSimulator:
         self._resets += 1
         for slot, episode in zip(slots, episodes, strict=True):
             rng = np.random.default_rng(episode.variation)
-            self._point[slot], self._target[slot] = rng.uniform(-1, 1, (2, 2))
+            self._point[slot] = rng.uniform(-1, 1, 2)
+            offset = rng.uniform(-1, 1, 2) * self._config.distance
+            self._target[slot] = self._point[slot] + offset
             self._task[slot], self._age[slot], self._success[slot] = episode.task, 0, False
         return self._frame(slots)
 
@@ -155,7 +162,7 @@ class ReachSimulator:
         pass
 
     def _is_close(self, slot: int) -> bool:
-        return bool(np.linalg.norm(self._point[slot] - self._target[slot]) < CLOSE)
+        return bool(np.linalg.norm(self._point[slot] - self._target[slot]) < self._config.close)
 
     def _frame(self, slots: Sequence[int]) -> Frame:
         index = list(slots)

@@ -82,8 +82,9 @@ class OptimConfig(Section):
     betas: tuple[float, float] = (0.9, 0.95)
     """AdamW betas."""
 
-    eps: float = Field(default=1e-8, gt=0)
-    """AdamW epsilon."""
+    eps: float = Field(default=1e-5, gt=0)
+    """AdamW epsilon. Well above rounding noise, which AdamW would otherwise turn into full steps of
+    weights whose gradient is almost zero."""
 
     weight_decay: float = Field(default=0.0, ge=0)
     """AdamW weight decay, on matrices only."""

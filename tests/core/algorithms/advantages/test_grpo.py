@@ -125,7 +125,7 @@ def test_nothing_finished(rollout, context):
     result = grpo.compute(batch, context(auto_reset=True, filter_rewards=True))
     assert not result.mask.any()
     assert result.total_weight == 0
-    assert "return_mean" not in values(result.metrics)
+    assert "return" not in values(result.metrics)
 
 
 def test_tasks_are_counted_apart_and_always_named(random_rollout, context):
@@ -134,8 +134,8 @@ def test_tasks_are_counted_apart_and_always_named(random_rollout, context):
     got = values(metrics)
     assert got["groups/task_0"] + got["groups/task_1"] == got["groups"]
     assert got["groups/task_2"] == 0
-    assert "success_rate/task_2" in metrics
-    assert "success_rate/task_2" not in got
+    assert "success_once/task_2" in metrics
+    assert "success_once/task_2" not in got
     assert (
         got["groups_with_variance/task_0"] + got["groups_with_variance/task_1"]
         == got["groups_with_variance"]
