@@ -21,7 +21,7 @@ def run(*command, env=None):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=250,
+        timeout=500,
         check=False,
     )
 
@@ -43,6 +43,7 @@ def test_layer_contracts():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_types(original_environment):
     pyright = [sys.executable, "-m", "pyright"]
     version = run(*pyright, "--version", env=original_environment)
