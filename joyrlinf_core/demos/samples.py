@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -36,15 +35,6 @@ class Samples:
         return len(self.task)
 
 
-class ColumnStats(NamedTuple):
-    """Statistics of a vector, one number per dimension."""
-
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    q01: tuple[float, ...]
-    q99: tuple[float, ...]
-
-
 def build(demonstrations: Iterable[Demonstration], horizon: int) -> Samples:
     """Cut demonstrations into samples, in their order.
 
@@ -71,27 +61,6 @@ def build(demonstrations: Iterable[Demonstration], horizon: int) -> Samples:
         task=np.concatenate([part.task for part in parts]),
         actions=np.concatenate([part.actions for part in parts]),
         valid=np.concatenate([part.valid for part in parts]),
-    )
-
-
-def field_stats(array: np.ndarray, std_floor: float) -> ColumnStats:
-    """Return statistics over all axes but the last.
-
-    Args:
-        array: [..., K], at least one row, finite.
-        std_floor: Smallest standard deviation that is returned, in the array's units; keeps a
-            dimension that hardly moves from being blown up by normalisation.
-
-    Returns:
-        Mean, population standard deviation, and 1 % and 99 % quantiles (linear interpolation).
-    """
-    rows = np.asarray(array, dtype=np.float64).reshape(-1, array.shape[-1])
-    q01, q99 = np.quantile(rows, (0.01, 0.99), axis=0)
-    return ColumnStats(
-        mean=tuple(rows.mean(axis=0).tolist()),
-        std=tuple(np.maximum(rows.std(axis=0), std_floor).tolist()),
-        q01=tuple(q01.tolist()),
-        q99=tuple(q99.tolist()),
     )
 
 

@@ -35,14 +35,14 @@ class SignalWatch:
         self._no_variance = self._no_variance + 1 if dead else 0
         if self._zero_success == self._limit:
             self._warn(
-                "JR501",
+                "JR601",
                 f"no episode was successful in the last {self._limit} steps (step {step})",
                 "check with `joyrl eval` that the policy fits the env (prompt, camera, action "
                 "scale); RL needs a start above zero",
             )
         if self._no_variance == self._limit:
             self._warn(
-                "JR502",
+                "JR602",
                 f"no group had any variance in returns in the last {self._limit} steps",
                 "raise algorithm.group_size, or choose harder or easier tasks; when success is "
                 "near one, the policy is done",

@@ -189,7 +189,7 @@ class SyncRunner:
         if checkpoint.meta.config_hash != config_hash(self._config):
             self._context.emitter.emit(
                 Warned(
-                    code="JR503",
+                    code="JR603",
                     message=f"{directory} was written under another config",
                     fix="`joyrl resume` lists what differs; the new values are used from here on",
                 )

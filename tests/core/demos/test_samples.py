@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from joyrlinf_core.demos.samples import build, field_stats
+from joyrlinf_core.demos.samples import build
 from joyrlinf_core.errors import DemonstrationError
 from tests.core.demos.demo_factory import demonstration
 
@@ -75,17 +75,3 @@ def test_nothing_to_train_on():
         build([empty], horizon=2)
     with pytest.raises(DemonstrationError, match="0 demonstrations"):
         build([], horizon=2)
-
-
-def test_field_stats_golden_numbers():
-    stats = field_stats(np.array([[[0.0, 5.0], [1.0, 5.0]], [[2.0, 5.0], [3.0, 5.0]]]), 0.02)
-    assert stats.mean == (1.5, 5.0)
-    assert stats.std == pytest.approx((1.25**0.5, 0.02))
-    assert stats.q01 == pytest.approx((0.03, 5.0))
-    assert stats.q99 == pytest.approx((2.97, 5.0))
-    assert all(type(x) is float for row in stats for x in row)
-
-
-def test_field_stats_do_not_lose_float32_precision():
-    column = np.full((100_000, 1), 1000.1, np.float32)
-    assert field_stats(column, 0.0).std[0] < 1e-6
