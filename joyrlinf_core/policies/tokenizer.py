@@ -21,14 +21,20 @@ FILE_NAME = "tokenizer.model"
 class Tokenizer(Protocol):
     """Text to token ids."""
 
-    vocab_size: int
-    """Number of ids."""
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids."""
+        ...
 
-    bos: int
-    """Id that starts a prompt."""
+    @property
+    def bos(self) -> int:
+        """Id that starts a prompt."""
+        ...
 
-    model: bytes | None
-    """Content of `tokenizer.model`; None where there is no file."""
+    @property
+    def model(self) -> bytes | None:
+        """Content of `tokenizer.model`; None where there is no file."""
+        ...
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text`, without a start token."""
@@ -66,7 +72,7 @@ class SentencePieceTokenizer:
     def __init__(self, model: bytes) -> None:
         import sentencepiece
 
-        self.model: bytes | None = model
+        self.model = model
         try:
             self._processor: SentencePieceProcessor = sentencepiece.SentencePieceProcessor(
                 model_proto=model

@@ -198,9 +198,7 @@ def write_policy(
         partial.mkdir(parents=True)
         save_file(to_upstream(model), partial / layout.WEIGHTS_NAME, metadata={"format": "pt"})
         write_settings(partial, settings)
-        norm_stats.write_norm_stats(
-            partial / settings.asset_id / norm_stats.FILE_NAME, stats
-        )
+        norm_stats.write_norm_stats(partial / settings.asset_id / norm_stats.FILE_NAME, stats)
         if tokenizer_model is not None:
             (partial / tokenizer.FILE_NAME).write_bytes(tokenizer_model)
         partial.rename(directory)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, model_validator
-from typing_extensions import Self
 
 from joyrlinf_core.config.schema.actor import ModelConfig
 from joyrlinf_core.errors import CheckpointError, ConfigError

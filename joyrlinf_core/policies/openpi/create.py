@@ -135,7 +135,7 @@ def _initialise_head(head: nn.Module) -> None:
 
 @torch.no_grad()
 def _smooth_state_bins(embedding: Tensor, tokenizer: Tokenizer) -> None:
-    """Give neighbouring state numbers similar embeddings, so that their order need not be learned."""
+    """Give neighbouring state numbers similar embeddings: their order need not be learned."""
     width = embedding.shape[1]
     frequencies = 2.0 ** torch.arange(min(BIN_FREQUENCIES, width // 2)) / 4
     for number in range(prompts.STATE_BINS):

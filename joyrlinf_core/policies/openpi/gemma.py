@@ -7,7 +7,7 @@ The residual stream stays float32; under autocast the matrix products run in the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -231,6 +231,9 @@ class Gemma(nn.Module):
         prefix_only: The stack is only asked for keys and values.
     """
 
+    layers: Any
+    """`nn.ModuleList` of `GemmaLayer`, which type checkers take for plain modules."""
+
     def __init__(
         self,
         *,
@@ -306,12 +309,10 @@ class Gemma(nn.Module):
 
     def conditions(self, condition: Tensor) -> Tensor:
         """Return the modulations of every norm for a condition [m, w]: [m, 2 * depth + 1, 3w]."""
-        norms = [
-            norm
-            for layer in self.layers
-            for norm in (layer.input_layernorm, layer.post_attention_layernorm)
-        ]
-        return torch.stack([norm.condition(condition) for norm in (*norms, self.norm)], dim=1)
+        norms: list[Any] = [self.norm]
+        for layer in reversed(self.layers):
+            norms[:0] = (layer.input_layernorm, layer.post_attention_layernorm)
+        return torch.stack([norm.condition(condition) for norm in norms], dim=1)
 
     def _run(
         self, layer: nn.Module, *arguments: object, only_keys: bool = False

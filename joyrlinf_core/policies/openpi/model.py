@@ -12,6 +12,9 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -53,7 +56,7 @@ class Head(nn.Module):
     def __init__(self, widths: tuple[int, ...], activation: type[nn.Module]) -> None:
         super().__init__()
         layers: list[nn.Module] = []
-        for before, after in zip(widths[:-1], widths[1:], strict=True):
+        for before, after in pairwise(widths):
             layers += [nn.Linear(before, after), activation()]
         self.mlp = nn.Sequential(*layers[:-1])
 
@@ -71,6 +74,9 @@ class OpenPiModel(nn.Module):
         noise_head: Add a head for the noise level of `flow_noise`.
     """
 
+    vision: Any
+    """SigLIP tower of transformers: embeddings, encoder, post_layernorm."""
+
     def __init__(
         self, architecture: Architecture, *, value_head: bool = False, noise_head: bool = False
     ) -> None:
@@ -81,11 +87,12 @@ class OpenPiModel(nn.Module):
         self.vision = _vision_tower(a)
         self.mm = nn.Linear(a.vision_width, a.width)
         self.embed = nn.Embedding(a.vocab_size, a.width)
-        shared = {"depth": a.depth, "heads": a.heads, "kv_heads": a.kv_heads}
-        shared["head_dim"] = a.head_dim
-        self.vlm = Gemma(width=a.width, mlp=a.mlp, prefix_only=True, **shared)
         pi05 = a.family == "pi05"
-        self.expert = Gemma(width=a.expert_width, mlp=a.expert_mlp, adaptive=pi05, **shared)
+        stack = partial(
+            Gemma, depth=a.depth, heads=a.heads, kv_heads=a.kv_heads, head_dim=a.head_dim
+        )
+        self.vlm = stack(width=a.width, mlp=a.mlp, prefix_only=True)
+        self.expert = stack(width=a.expert_width, mlp=a.expert_mlp, adaptive=pi05)
         self.action_in_proj = nn.Linear(a.action_dim, a.expert_width)
         self.action_out_proj = nn.Linear(a.expert_width, a.action_dim)
         if pi05:
@@ -128,7 +135,9 @@ class OpenPiModel(nn.Module):
         shortest, longest = torch.stack(torch.aminmax(counts)).tolist()
         tokens = tokens[:, :longest].long()
         with self.autocast():
-            pictures = self.mm(self._see(images.flatten(0, 1))).view(b, -1, self.embed.weight.shape[1])
+            pictures = self.mm(self._see(images.flatten(0, 1))).view(
+                b, -1, self.embed.weight.shape[1]
+            )
             text = self.embed(tokens).float() * self.embed.weight.shape[1] ** 0.5
             x = torch.cat((pictures.float(), text), dim=1)
             seen = cameras * self.architecture.tokens_per_image

@@ -75,9 +75,7 @@ class Normalizer(nn.Module):
         return actions[..., : self.action_dim] * self.action_scale + self.action_shift
 
 
-def _affine(
-    name: str, stats: FieldStats, kind: Normalization, size: int
-) -> tuple[Tensor, Tensor]:
+def _affine(name: str, stats: FieldStats, kind: Normalization, size: int) -> tuple[Tensor, Tensor]:
     """Return shift and scale, each float32 [size]: normalised = (x - shift) / scale."""
     low, high = torch.tensor((stats.q01, stats.q99), dtype=torch.float64)[:, :size]
     if kind == "mean_std":

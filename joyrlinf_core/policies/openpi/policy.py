@@ -303,16 +303,16 @@ class OpenPiPolicy:
         rows = condition[None, index : index + 1]
         return self.model.features(context, x.unsqueeze(1), rows).squeeze(1)
 
-    def _transitions(
-        self, table: sampler.StepTable, step: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _transitions(self, table: sampler.StepTable, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the factors of x and v and the std of every step, each [K, b or 1, 1, 1].
 
         A row follows the ODE at steps that are not scored.
         """
         index = torch.arange(len(table.times), device=step.device)[:, None]
         noisy = (step[None] == index[..., None]).any(-1)[..., None, None]
-        of_x, of_v, std = (part[:, None, None, None] for part in (table.of_x, table.of_v, table.std))
+        of_x, of_v, std = (
+            part[:, None, None, None] for part in (table.of_x, table.of_v, table.std)
+        )
         return (
             torch.where(noisy, of_x, 1.0),
             torch.where(noisy, of_v, table.ode),
