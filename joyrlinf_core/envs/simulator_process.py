@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import traceback
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -208,8 +209,9 @@ def serve(connection: Connection, memory_fd: int | None) -> None:
         # The parent hung up, or is gone.
         return
     except Exception:
-        # Not swallowed: the parent raises it with this traceback.
-        connection.send((False, traceback.format_exc()))
+        # The parent raises it with this traceback, unless it has given up on this process.
+        with suppress(ConnectionError):
+            connection.send((False, traceback.format_exc()))
     finally:
         if simulator is not None:
             simulator.close()

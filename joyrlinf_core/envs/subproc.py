@@ -145,12 +145,18 @@ class SubprocVecEnv(VecEnv):
         return Frame(arrays.images[slots], arrays.state[slots], arrays.task[slots])
 
     def _answers(self, asked: list[SimulatorProcess]) -> None:
-        """Wait for one answer each, in the order they come; a failure ends all processes."""
-        waiting = {process.connection: process for process in asked}
+        """Wait for one answer each, in the order they come; any failure ends all processes.
+
+        Listens to the others too: a process that has answered and then dies must not go unnoticed
+        until another one is done.
+        """
+        waiting = {process.connection for process in asked}
+        processes = {process.connection: process for process in self._processes}
         try:
             while waiting:
-                for connection in wait(list(waiting)):
-                    waiting.pop(connection).recv()  # pyright: ignore[reportArgumentType]
+                for connection in wait(list(processes)):
+                    processes[connection].recv()  # pyright: ignore[reportArgumentType]
+                    waiting.discard(connection)  # pyright: ignore[reportArgumentType]
         except BaseException:
             self.close()
             raise

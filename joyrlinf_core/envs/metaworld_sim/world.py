@@ -89,6 +89,7 @@ class TaskWorld:
         self._show_goal()
         self.model: mujoco.MjModel = self._env.model
         self.data: mujoco.MjData = self._env.data
+        self._dense = dense
         self._rule = None if dense else RULES.get(name)
         self._arrays = tuple(getattr(self.model, field) for field in _MOVED_BY_RESET)
         self._pristine_arrays = tuple(array.copy() for array in self._arrays)
@@ -138,7 +139,7 @@ class TaskWorld:
         """
         if self._rule is None:
             _, reward, _, _, info = self._env.step(action)
-            return float(reward), bool(info["success"])
+            return float(reward) if self._dense else 0.0, bool(info["success"])
         env = self._env
         # What SawyerXYZEnv.step does, without observations and reward. The mj_forward is no waste:
         # it leaves the solver's warm start, which the next step depends on.
