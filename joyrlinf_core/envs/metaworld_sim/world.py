@@ -95,6 +95,7 @@ class TaskWorld:
         self._pristine_arrays = tuple(array.copy() for array in self._arrays)
         self._pristine_attributes = _copy_attributes(self._attributes())
         self._loaded_arrays: tuple[np.ndarray, ...] = ()
+        self._loaded_attributes: dict[str, Any] = {}
         self._state_size = mujoco.mj_stateSize(self.model, _STATE)
         self._mocap_pos = self.data.mocap_pos[0]
         self._ctrl = self.data.ctrl
@@ -112,19 +113,23 @@ class TaskWorld:
         self._env._skip_settling = True
         self._env.reset()
         self._loaded_arrays = tuple(array.copy() for array in self._arrays)
+        self._loaded_attributes = self._attributes()
         return self.save()
 
     def load(self, snapshot: Snapshot) -> None:
         """Make a snapshot the current state; `step` may follow."""
         self._load_arrays(snapshot.model_arrays)
         self._env.__dict__.update(snapshot.attributes)
+        self._loaded_attributes = snapshot.attributes
         mujoco.mj_setState(self.model, self.data, snapshot.physics, _STATE)
 
     def save(self) -> Snapshot:
         """Return the current state."""
         physics = np.empty(self._state_size)
         mujoco.mj_getState(self.model, self.data, physics, _STATE)
-        return Snapshot(physics, self._loaded_arrays, self._attributes())
+        # Steps under a success rule change no attribute.
+        attributes = self._attributes() if self._rule is None else self._loaded_attributes
+        return Snapshot(physics, self._loaded_arrays, attributes)
 
     def refresh(self) -> None:
         """Recompute positions, so that `state` and a picture show what `load` or `start` set."""
