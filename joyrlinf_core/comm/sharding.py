@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from joyrlinf_core.policies.base import Policy
 
-_FORWARD_METHODS = ("predict", "evaluate", "sft_loss")
-
 
 class Schedule(Protocol):
     """A learning-rate schedule with a state."""
@@ -54,12 +52,11 @@ class TrainingState:
 def shard(policy: Policy, device: torch.device) -> None:
     """Shard a policy in place over all ranks: its units one by one, then the rest."""
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
-    for unit in policy.shard_units():
-        fully_shard(unit, mesh=mesh)
-    fully_shard(policy.module, mesh=mesh)
-    for name in _FORWARD_METHODS:
-        if hasattr(policy.module, name):
-            register_fsdp_forward_method(policy.module, name)
+    sharding = policy.sharding()
+    for module in (*sharding.units, sharding.root):
+        fully_shard(module, mesh=mesh)
+    for module, name in sharding.forward_methods:
+        register_fsdp_forward_method(module, name)
 
 
 def full_state(

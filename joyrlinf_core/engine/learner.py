@@ -55,6 +55,8 @@ class Learner:
         self.sharded = self._wants_shards()
         if self.sharded:
             shard(policy, context.device)
+        # Loss weights add up to one over all ranks, so gradients are to be summed; FSDP2 averages.
+        self._gradient_scale = float(collectives.world_size if self.sharded else 1)
         self._parameters = [parameter for _, parameter in policy.trainable_parameters()]
         optim = self._config.actor.optim
         self._optimizer = build_optimizer(policy, optim)
@@ -141,7 +143,7 @@ class Learner:
             pieces = self._pieces(active, rows)
             for piece, counts in pieces:
                 output = self._forward(flat, piece, divisor, counts=counts)
-                output.loss.backward()
+                (output.loss * self._gradient_scale).backward()
                 if counts:
                     parts.append(self._collect(output, len(piece), len(pieces)))
         metrics = merge(parts)

@@ -76,12 +76,11 @@ class Simulator(Protocol):
     def chunk_step(
         self, slots: Sequence[int], actions: np.ndarray, *, final_frames: bool
     ) -> ChunkResult:
-        """Execute `actions` float32 [len(slots), C, D] in these slots; stops a slot at its
-        episode's end.
+        """Execute a chunk in these slots; a slot stops at its episode's end.
 
         Args:
             slots: Slots whose episode is running.
-            actions: One chunk per slot.
+            actions: float32 [len(slots), C, D].
             final_frames: Also render slots whose episode was truncated by this chunk (value
                 bootstrap).
         """
@@ -127,15 +126,11 @@ class VecEnv(ABC):
 
     @abstractmethod
     def reset(self, slots: Tensor, episodes: Sequence[EpisodeId]) -> Observation:
-        """Start `episodes[i]` in slot `slots[i]` (int64 [m]); returns these m observations in
-        order.
-        """
+        """Start `episodes[i]` in slot `slots[i]`, int64 [m]; return these m observations."""
 
     @abstractmethod
     def send(self, slots: Tensor, actions: Tensor, *, final_frames: bool = False) -> None:
-        """Start a chunk: `actions` float32 [m, C, D] for slots int64 [m], ascending. Does not
-        wait.
-        """
+        """Start a chunk without waiting: `actions` float32 [m, C, D] for ascending slots [m]."""
 
     @abstractmethod
     def recv(self) -> ChunkStep:

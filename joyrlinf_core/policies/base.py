@@ -1,12 +1,13 @@
-"""Contract of the policy side. No torch at module level; the runtime classes live in the family's
-own modules.
+"""Contract of the policy side.
+
+No torch at module level; the runtime classes live in the family's own modules.
 
 Shapes: b rows, C actions per chunk, D env action dims, S state length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -79,6 +80,21 @@ class Evaluation:
     values: Tensor | None
 
 
+@dataclass(frozen=True)
+class Sharding:
+    """How FSDP2 shards a policy.
+
+    Attributes:
+        units: Modules that are sharded one by one, inner first.
+        root: Module that holds the units and every other weight.
+        forward_methods: (module, method name) of sharded modules that compute outside `forward`.
+    """
+
+    units: Sequence[nn.Module]
+    root: nn.Module
+    forward_methods: Sequence[tuple[nn.Module, str]]
+
+
 class Policy(Protocol):
     """A policy: an `nn.Module` (reached as `module`) with these methods.
 
@@ -147,8 +163,8 @@ class Policy(Protocol):
         """Named parameters that can get a gradient; everything else is frozen."""
         ...
 
-    def shard_units(self) -> list[nn.Module]:
-        """Modules that FSDP2 shards one by one, inner first; the root is not among them."""
+    def sharding(self) -> Sharding:
+        """Return how FSDP2 shards this policy."""
         ...
 
     def save(self, directory: Path) -> None:

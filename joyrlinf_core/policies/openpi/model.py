@@ -243,6 +243,16 @@ class OpenPiModel(nn.Module):
         with self.autocast(enabled=False):
             return self.action_out_proj(features)
 
+    def noise(self, features: Tensor) -> Tensor:
+        """Return the noise head's output [..., A] for features [..., W]; needs a noise head."""
+        assert self.noise_head is not None
+        return self.noise_head(features)
+
+    def value(self, features: Tensor) -> Tensor:
+        """Return the value [...] of mean features [..., W]; needs a value head."""
+        assert self.value_head is not None
+        return self.value_head(features).squeeze(-1)
+
     def _factors(self, length: int | Tensor, *, device: torch.device) -> Rotation:
         """Return the rotary factors of H positions behind `length` tokens."""
         steps = torch.arange(self.architecture.horizon, device=device)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor, nn
 
-from joyrlinf_core.policies.base import Evaluation, Inputs, NormStats, PolicyOutput
+from joyrlinf_core.policies.base import Evaluation, Inputs, NormStats, PolicyOutput, Sharding
 from joyrlinf_core.policies.openpi import sampler
 from joyrlinf_core.policies.openpi.checkpoint import write_policy
+from joyrlinf_core.policies.openpi.gemma import AdaptiveRmsNorm
 from joyrlinf_core.policies.openpi.model import Context, OpenPiModel
 from joyrlinf_core.policies.openpi.normalizer import Normalizer
 from joyrlinf_core.policies.openpi.prompts import PromptEncoder
@@ -206,10 +207,20 @@ class OpenPiPolicy:
             if parameter.requires_grad
         ]
 
-    def shard_units(self) -> list[nn.Module]:
-        """Return the layers of vision tower, language model and expert."""
+    def sharding(self) -> Sharding:
+        """Return the layers of all stacks, and adaptive norms, which are read from outside."""
         model = self.model
-        return [*model.vision.encoder.layers, *model.vlm.layers, *model.expert.layers]
+        norms = [m for m in model.expert.modules() if isinstance(m, AdaptiveRmsNorm)]
+        layers = [*model.vision.encoder.layers, *model.vlm.layers, *model.expert.layers]
+        names = ("prefix", "with_state", "condition", "features", "velocity", "noise", "value")
+        return Sharding(
+            units=[*norms, *layers],
+            root=model,
+            forward_methods=[
+                *((norm, "condition") for norm in norms),
+                *((model, name) for name in names),
+            ],
+        )
 
     def save(self, directory: Path) -> None:
         """Write a policy directory in the upstream layout; `directory` must not exist yet."""
@@ -320,9 +331,8 @@ class OpenPiPolicy:
         )
 
     def _learned_std(self, features: Tensor) -> Tensor:
-        assert self.model.noise_head is not None
         with self.model.autocast(enabled=False):
-            output = self.model.noise_head(features)
+            output = self.model.noise(features)
         return sampler.learned_std(output, self.config.noise_logvar_range)
 
     def _values(self, features: Tensor) -> Tensor | None:
@@ -332,7 +342,7 @@ class OpenPiPolicy:
         if self.config.detach_critic_input:
             features = features.detach()
         with self.model.autocast(enabled=False):
-            return self.model.value_head(features.mean(dim=(1, 2))).squeeze(-1)
+            return self.model.value(features.mean(dim=(1, 2)))
 
     def _score(self, features: Tensor, x: Tensor, x_next: Tensor, step: Tensor) -> Evaluation:
         """Return the log-prob of scored transitions, cut to the executed part.

@@ -169,8 +169,14 @@ def test_directory_round_trip(policy, config, observe, rng, tmp_path):
     assert names == {name for name, _ in loaded.trainable_parameters()}
 
 
-def test_shard_units_are_modules_of_the_policy(policy):
+def test_sharding_names_modules_and_methods_of_the_policy(policy):
     modules = set(policy.module.modules())
-    units = policy.shard_units()
-    assert units
-    assert set(units) <= modules - {policy.module}
+    sharding = policy.sharding()
+    assert sharding.units
+    assert set(sharding.units) < set(sharding.root.modules()) <= modules
+    assert sharding.root not in sharding.units
+    weights = {id(p) for p in policy.module.parameters()}
+    assert {id(p) for p in sharding.root.parameters()} == weights
+    for module, name in sharding.forward_methods:
+        assert module in (*sharding.units, sharding.root)
+        assert callable(getattr(module, name))

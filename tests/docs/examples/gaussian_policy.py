@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from joyrlinf_core.config.schema import EnvConfig, ModelConfig
 from joyrlinf_core.errors import CheckpointError
-from joyrlinf_core.policies.base import Evaluation, Inputs, Mode, NormStats, PolicyOutput
+from joyrlinf_core.policies.base import Evaluation, Inputs, Mode, NormStats, PolicyOutput, Sharding
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor, nn
@@ -107,8 +107,8 @@ class GaussianPolicy:
     def trainable_parameters(self) -> Iterable[tuple[str, nn.Parameter]]:
         return self._network.named_parameters()
 
-    def shard_units(self) -> list[nn.Module]:
-        return []
+    def sharding(self) -> Sharding:
+        return Sharding(units=[], root=self._network, forward_methods=[])
 
     def save(self, directory: Path) -> None:
         from safetensors.torch import save_file
