@@ -1,4 +1,7 @@
-"""What the commands that start a job have in common: display, result, exit code."""
+"""What the commands that start a job have in common: display, result, exit code.
+
+Loads the launcher, so commands import it inside their functions.
+"""
 
 from __future__ import annotations
 
@@ -8,30 +11,17 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NoReturn, TextIO
+from typing import NoReturn, TextIO
 
 import typer
 
 from joyrlinf_cli.configs import resolve
-from joyrlinf_cli.console.choose import ConsoleKind, open_console
+from joyrlinf_cli.console.choose import open_console
 from joyrlinf_cli.console.summary import failure_lines, result_json, result_lines
+from joyrlinf_cli.options import ConsoleKind
 from joyrlinf_core.config.schema import Config
 from joyrlinf_core.errors import ConfigError, ExitCode
 from joyrlinf_core.launcher.jobs import Finished, Jobs
-
-ConsoleOption = Annotated[
-    ConsoleKind,
-    typer.Option(
-        "--console",
-        metavar="auto|live|plain|json|off",
-        help="Progress on standard error; auto is live on a terminal, else plain.",
-    ),
-]
-
-LogPathOption = Annotated[
-    str,
-    typer.Option("--log-path", metavar="DIR", help="Where `latest` looks for runs."),
-]
 
 
 def say(text: str) -> None:

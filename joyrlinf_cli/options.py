@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -65,6 +65,22 @@ SetOption = Annotated[
         show_default=False,
         autocompletion=_complete_keys,
     ),
+]
+
+ConsoleKind = Literal["auto", "live", "plain", "json", "off"]
+
+ConsoleOption = Annotated[
+    ConsoleKind,
+    typer.Option(
+        "--console",
+        metavar="auto|live|plain|json|off",
+        help="Progress on standard error; auto is live on a terminal, else plain.",
+    ),
+]
+
+LogPathOption = Annotated[
+    str,
+    typer.Option("--log-path", metavar="DIR", help="Where `latest` looks for runs."),
 ]
 
 JsonOption = Annotated[

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from joyrlinf_cli.job_command import ConsoleOption, LogPathOption, finish, resolved_config
-from joyrlinf_cli.options import ConfigOption, JsonOption, PresetOption, SetOption
-from joyrlinf_core.config.schema import Config
-from joyrlinf_core.errors import UsageError
-from joyrlinf_core.launcher.run_directory import (
-    complete_checkpoints,
-    find_checkpoint,
-    find_run,
-    job_of,
+from joyrlinf_cli.options import (
+    ConfigOption,
+    ConsoleOption,
+    JsonOption,
+    LogPathOption,
+    PresetOption,
+    SetOption,
 )
+from joyrlinf_core.errors import UsageError
+
+if TYPE_CHECKING:
+    from joyrlinf_core.config.schema import Config
 
 TargetArgument = Annotated[
     str,
@@ -46,6 +48,8 @@ def evaluate(
     as_json: JsonOption = False,
 ) -> None:
     """Measure success on fixed held-out episodes, with a confidence interval."""
+    from joyrlinf_cli.job_command import finish, resolved_config
+
     overrides = list(sets or ())
     if episodes is not None:
         overrides.append(f"env.eval.num_episodes={episodes}")
@@ -65,6 +69,14 @@ def evaluate(
 
 def _of_run(target: str, root: Path, overrides: list[str]) -> tuple[Path, Path | None, Config]:
     """Return policy, checkpoint and config of a run."""
+    from joyrlinf_cli.job_command import resolved_config
+    from joyrlinf_core.launcher.run_directory import (
+        complete_checkpoints,
+        find_checkpoint,
+        find_run,
+        job_of,
+    )
+
     run_dir = find_run(target, root=root, job="train")
     resolved = resolved_config(None, None, run_dir.config, overrides)
     args = json.loads(run_dir.plan.read_text(encoding="utf-8"))["args"]

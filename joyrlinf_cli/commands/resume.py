@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from joyrlinf_cli.job_command import ConsoleOption, LogPathOption, finish, resolved_config, say
-from joyrlinf_cli.options import JsonOption, SetOption
-from joyrlinf_core.config.schema import Config
+from joyrlinf_cli.options import ConsoleOption, JsonOption, LogPathOption, SetOption
 from joyrlinf_core.errors import UsageError
-from joyrlinf_core.launcher.jobs import differences
-from joyrlinf_core.launcher.run_directory import find_checkpoint, find_run, job_of
-from joyrlinf_core.observability.run_dir import RunDir
+
+if TYPE_CHECKING:
+    from joyrlinf_core.config.schema import Config
+    from joyrlinf_core.observability.run_dir import RunDir
 
 RunArgument = Annotated[
     str,
@@ -38,6 +37,9 @@ def resume(
 
     Prints first what differs from the run's saved config.
     """
+    from joyrlinf_cli.job_command import finish, resolved_config, say
+    from joyrlinf_core.launcher.run_directory import find_checkpoint, find_run, job_of
+
     run_dir = find_run(run, root=Path(log_path), job="train")
     if job_of(run_dir) != "train":
         raise UsageError(
@@ -58,6 +60,9 @@ def resume(
 
 
 def _say_differences(run_dir: RunDir, config: Config) -> None:
+    from joyrlinf_cli.job_command import say
+    from joyrlinf_core.launcher.jobs import differences
+
     saved = json.loads(run_dir.plan.read_text(encoding="utf-8"))["config"]
     found = differences(saved, config.model_dump(mode="json"))
     shown = [(key, old, new) for key, old, new in found if key not in IGNORED]

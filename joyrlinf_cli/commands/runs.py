@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from joyrlinf_cli.options import JsonOption
-from joyrlinf_core.launcher.run_directory import job_of, list_runs
-from joyrlinf_core.launcher.supervisor import is_running
-from joyrlinf_core.observability.rank_status import read_all
-from joyrlinf_core.observability.reader import read_history
-from joyrlinf_core.observability.run_dir import RunDir
+
+if TYPE_CHECKING:
+    from joyrlinf_core.observability.run_dir import RunDir
 
 app = typer.Typer(help="List runs.", no_args_is_help=True)
 
@@ -31,6 +29,8 @@ def list_all(
     as_json: JsonOption = False,
 ) -> None:
     """List runs, oldest first; works while they train."""
+    from joyrlinf_core.launcher.run_directory import list_runs
+
     rows = [_row(run_dir) for run_dir in list_runs(Path(log_path))]
     if as_json:
         print(json.dumps({"schema": 1, "runs": rows}, indent=2))
@@ -42,6 +42,9 @@ def list_all(
 
 
 def _row(run_dir: RunDir) -> dict[str, Any]:
+    from joyrlinf_core.launcher.run_directory import job_of
+    from joyrlinf_core.observability.reader import read_history
+
     history = read_history(run_dir.events)
     return {
         "path": str(run_dir.root),
@@ -54,6 +57,9 @@ def _row(run_dir: RunDir) -> dict[str, Any]:
 
 def _state(run_dir: RunDir) -> str:
     """Return `running`, `completed`, `stopped`, `failed`, or `died` without an outcome."""
+    from joyrlinf_core.launcher.supervisor import is_running
+    from joyrlinf_core.observability.rank_status import read_all
+
     if is_running(run_dir):
         return "running"
     states = {status.state for status in read_all(run_dir.logs)}

@@ -7,8 +7,14 @@ from typing import Annotated
 
 import typer
 
-from joyrlinf_cli.job_command import ConsoleOption, finish, resolved_config
-from joyrlinf_cli.options import ConfigArgument, ConfigOption, JsonOption, PresetOption, SetOption
+from joyrlinf_cli.options import (
+    ConfigArgument,
+    ConfigOption,
+    ConsoleOption,
+    JsonOption,
+    PresetOption,
+    SetOption,
+)
 
 OutputOption = Annotated[
     Path | None,
@@ -31,5 +37,7 @@ def sft(
     as_json: JsonOption = False,
 ) -> None:
     """Make a policy by imitation of demonstrations, for RL to start from."""
+    from joyrlinf_cli.job_command import finish, resolved_config
+
     resolved = resolved_config(argument, preset, config, sets)
     finish("sft", lambda jobs: jobs.sft(resolved, output), console=console, as_json=as_json)

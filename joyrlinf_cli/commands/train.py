@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from joyrlinf_cli.job_command import ConsoleOption, finish, resolved_config
-from joyrlinf_cli.options import ConfigArgument, ConfigOption, JsonOption, PresetOption, SetOption
-from joyrlinf_cli.render.plan import plan_lines
-from joyrlinf_core.launcher.command import torchrun_command
-from joyrlinf_core.launcher.jobs import needs_policy
-from joyrlinf_core.launcher.policy_cache import cached_policy
-from joyrlinf_core.plan.build import build_plan
-from joyrlinf_core.plan.run_plan import RunPlan
+from joyrlinf_cli.options import (
+    ConfigArgument,
+    ConfigOption,
+    ConsoleOption,
+    JsonOption,
+    PresetOption,
+    SetOption,
+)
+
+if TYPE_CHECKING:
+    from joyrlinf_core.config.schema import Config
 
 DryRunOption = Annotated[
     bool,
@@ -37,19 +40,28 @@ def train(
 
     The first Ctrl-C finishes the step, saves and exits with code 75; the second stops at once.
     """
+    from joyrlinf_cli.job_command import finish, resolved_config
+
     resolved = resolved_config(argument, preset, config, sets)
     if dry_run:
-        _print_plan(build_plan(resolved, "train"), as_json=as_json)
+        _print_plan(resolved, as_json=as_json)
         return
     finish("train", lambda jobs: jobs.train(resolved), console=console, as_json=as_json)
 
 
-def _print_plan(plan: RunPlan, *, as_json: bool) -> None:
+def _print_plan(config: Config, *, as_json: bool) -> None:
+    from joyrlinf_cli.render.plan import plan_lines
+    from joyrlinf_core.launcher.command import torchrun_command
+    from joyrlinf_core.launcher.jobs import needs_policy
+    from joyrlinf_core.launcher.policy_cache import cached_policy
+    from joyrlinf_core.plan.build import build_plan
+
+    plan = build_plan(config, "train")
     commands = [
         torchrun_command(plan, Path("RUN_DIR"), node_rank=node)
         for node in range(plan.placement.num_nodes)
     ]
-    policy = str(cached_policy(plan.config)) if needs_policy(plan.config) else None
+    policy = str(cached_policy(config)) if needs_policy(config) else None
     if as_json:
         document = {
             "schema": 1,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Literal, TextIO
+from typing import TextIO
 
 from joyrlinf_cli.console.guarded import GuardedConsole
+from joyrlinf_cli.options import ConsoleKind
 from joyrlinf_core.launcher.jobs import ClosableListener
 from joyrlinf_core.observability.run_dir import RunDir
 from joyrlinf_core.plan.run_plan import RunPlan
-
-ConsoleKind = Literal["auto", "live", "plain", "json", "off"]
 
 
 def kind_for(wanted: ConsoleKind, *streams: TextIO) -> ConsoleKind:

@@ -46,6 +46,32 @@ def test_nothing_heavy_is_imported(arguments):
     assert done.stdout
 
 
+@pytest.mark.parametrize(
+    ("arguments", "unused"),
+    [
+        (["--help"], ["joyrlinf_core.launcher", "joyrlinf_core.config", "pydantic", "yaml"]),
+        (["train", "--help"], ["joyrlinf_core.launcher", "joyrlinf_core.config"]),
+        (["validate", "presets/quickstart.yaml"], ["joyrlinf_core.launcher"]),
+    ],
+)
+def test_a_command_loads_only_what_it_uses(arguments, unused):
+    code = (
+        "import sys\nsys.argv = ['joyrl', *sys.argv[1:]]\n"
+        "from joyrlinf_cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    print(*sys.modules, file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = set(done.stderr.split())
+    assert "joyrlinf_cli.main" in loaded
+    assert not loaded & set(unused)
+
+
 def test_validate_is_quick():
     """Processor time of the whole process; half a second on an idle machine, with a wide margin."""
     code = (
