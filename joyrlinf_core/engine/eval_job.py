@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,15 +41,12 @@ class EvalJob:
         policy.set_precision(context.plan.config.actor.precision)
         policy.module.to(context.device).eval()
         context.emitter.phase("simulators", 0)
-        envs = build_stages(context, context.plan.config.eval_env)
-        try:
+        with ExitStack() as opened:
+            envs = build_stages(context, context.plan.config.eval_env, opened)
             total = context.plan.batch.eval_episodes
             if self._collectives.is_main:
                 context.emitter.emit(self._announcement(step, total))
             result = Evaluator(context, policy, envs, self._collectives).run(step, "eval")
-        finally:
-            for env in envs:
-                env.close()
         if self._collectives.is_main:
             context.emitter.emit(Finished(status="completed", step=step, seconds=result.seconds))
         return "completed"

@@ -30,7 +30,7 @@ class Rollout:
     Args:
         context: This worker.
         policy: The policy that acts; its weights are read anew at every call.
-        envs: One vector env per pipeline stage.
+        envs: One vector env per pipeline stage; not owned.
         timer: Wall times by phase.
         lockstep: Every rank makes the same number of policy calls (sharded weights gather per
             call).
@@ -117,11 +117,6 @@ class Rollout:
             "rollout/policy_rows": Metric(recorder.policy_rows, kind="sum"),
         }
         return recorder.batch(), counters
-
-    def close(self) -> None:
-        """End every simulator of this rank."""
-        for stage in self.stages:
-            stage.close()
 
     def _decide(self, stage: Stage, row: int, recorder: Recorder, step: int, version: int) -> None:
         """Infer for the playing slots of a stage and start their chunk."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -227,13 +228,10 @@ class SftJob:
 
     def _evaluate(self, policy: Policy, step: int) -> None:
         policy.module.eval()
-        envs = build_stages(self._context, self._config.eval_env)
-        try:
+        with ExitStack() as opened:
+            envs = build_stages(self._context, self._config.eval_env, opened)
             evaluator = Evaluator(self._context, policy, envs, self._collectives)
             evaluator.run(step, "sft", episodes=self._sft.eval_episodes)
-        finally:
-            for env in envs:
-                env.close()
         policy.module.train()
 
     def _save(self, policy: Policy) -> None:

@@ -24,7 +24,7 @@ class Stage:
     """Slots [0, n) of one vector env.
 
     Args:
-        env: The vector env.
+        env: The vector env; not owned.
         config: Its config.
         columns: int64 [n], global env number of each slot; groups are consecutive.
         first_column: Column of slot 0 in this rank's batch.
@@ -100,10 +100,6 @@ class Stage:
         else:
             self.playing[over] = False
         return result, slots
-
-    def close(self) -> None:
-        """End the simulators."""
-        self.env.close()
 
     def _reset(self, slots: Tensor) -> Observation:
         episodes = [

@@ -6,6 +6,7 @@ Every rank plays all three roles in turn on one copy of the weights.
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,13 +67,15 @@ class SyncRunner:
         if self._config.runner.resume_dir:
             self._restore(Path(self._config.runner.resume_dir))
         context.emitter.phase("simulators", self._step)
-        envs = build_stages(context, self._config.env.train)
-        self._rollout = Rollout(
-            context, self._policy, envs, self._timer, lockstep=self._learner.sharded
-        )
-        self._eval_envs: list[VecEnv] = []
         self._watch = SignalWatch(self._config.algorithm.dead_signal_steps, context.emitter)
-        self._evaluator = self._build_evaluator(envs) if self._evaluates else None
+        with ExitStack() as opened:
+            envs = build_stages(context, self._config.env.train, opened)
+            self._rollout = Rollout(
+                context, self._policy, envs, self._timer, lockstep=self._learner.sharded
+            )
+            self._evaluator = self._build_evaluator(envs, opened) if self._evaluates else None
+            # Had anything above failed, they would be closed now; `run` closes them instead.
+            self._simulators = opened.pop_all()
 
     @property
     def _evaluates(self) -> bool:
@@ -82,7 +85,7 @@ class SyncRunner:
     def run(self) -> str:
         """Train to the last step, the time limit or a stop request; return how it ended."""
         runner = self._config.runner
-        try:
+        with self._simulators:
             self._announce()
             if runner.eval_at_start and self._step == 0:
                 self._evaluate("start")
@@ -97,19 +100,15 @@ class SyncRunner:
                     break
                 if due and self._step < runner.max_steps:
                     self._save()
-            if status == "completed" and runner.eval_at_end:
-                self._evaluate("end")
             if self._saved_step != self._step:
                 self._save()
+            if status == "completed" and runner.eval_at_end:
+                self._evaluate("end")
             if self._collectives.is_main:
                 self._context.emitter.emit(
                     Finished(status=status, step=self._step, seconds=self._elapsed())
                 )
             return status
-        finally:
-            self._rollout.close()
-            for env in self._eval_envs:
-                env.close()
 
     def _train_step(self) -> None:
         started = time.perf_counter()
@@ -120,14 +119,16 @@ class SyncRunner:
         )
         self._next_episode += self._context.plan.batch.rollout_epochs
         if self._config.env.train.auto_reset:
-            self._next_episode = self._rollout.next_episode
+            # Ranks get different numbers of episodes done; none may be played twice on resuming.
+            self._next_episode = int(self._collectives.max(self._rollout.next_episode))
         emitter.phase("update", step)
         own = counters | self._learner.update(batch, step)
         metrics = reduce_metrics(own, self._collectives)
         self._step += 1
         self._watch.observe(self._step, metrics)
         if self._interval_due(self._config.runner.val_check_interval):
-            self._evaluate("interval")
+            with self._timer("eval"):
+                self._evaluate("interval")
         seconds = time.perf_counter() - started
         if self._collectives.is_main:
             emitter.emit(
@@ -151,10 +152,10 @@ class SyncRunner:
     def _elapsed(self) -> float:
         return self._seconds_before + time.perf_counter() - self._started
 
-    def _build_evaluator(self, train_envs: list[VecEnv]) -> Evaluator:
+    def _build_evaluator(self, train_envs: list[VecEnv], opened: ExitStack) -> Evaluator:
         envs = train_envs
         if not can_share(self._config.env.train, self._config.eval_env):
-            envs = self._eval_envs = build_stages(self._context, self._config.eval_env)
+            envs = build_stages(self._context, self._config.eval_env, opened)
         return Evaluator(
             self._context,
             self._policy,
@@ -165,8 +166,7 @@ class SyncRunner:
 
     def _evaluate(self, label: str) -> None:
         if self._evaluator is not None:
-            with self._timer("eval"):
-                self._evaluator.run(self._step, label)
+            self._evaluator.run(self._step, label)
 
     def _save(self) -> None:
         """Write a checkpoint of this step."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
@@ -70,6 +70,9 @@ class MetaWorldConfig(EnvConfig):
     eval_split: Literal["heldout", "selection"] = "heldout"
     """Initial states of evaluation: `heldout` for results to report, `selection` for choosing
     settings. No state is in both."""
+
+    schedule_keys: ClassVar[frozenset[str]] = EnvConfig.schedule_keys | {"eval_split"}
+    """See `EnvConfig`."""
 
     @field_validator("tasks")
     @classmethod

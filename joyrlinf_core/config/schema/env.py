@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pydantic import Field
 
@@ -65,6 +65,25 @@ class EnvConfig(Section):
 
     reward_coef: float = Field(default=1.0, gt=0)
     """Factor on the reward; a success then returns this much."""
+
+    schedule_keys: ClassVar[frozenset[str]] = frozenset(
+        {
+            "total_num_envs",
+            "max_steps_per_rollout_epoch",
+            "rollout_epoch",
+            "num_episodes",
+            "auto_reset",
+            "num_workers",
+            "infer_micro_batch_size",
+        }
+    )
+    """Keys that say which episodes are played and where, not how one goes. A subclass that has more
+    of them adds their names."""
+
+    @property
+    def simulator_settings(self) -> dict[str, Any]:
+        """Every key that changes an episode; equal settings need no simulators of their own."""
+        return self.model_dump(exclude=set(self.schedule_keys))
 
     @property
     def steps_per_epoch(self) -> int:
