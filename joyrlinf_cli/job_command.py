@@ -22,6 +22,7 @@ from joyrlinf_cli.options import ConsoleKind
 from joyrlinf_core.config.schema import Config
 from joyrlinf_core.errors import ConfigError, ExitCode
 from joyrlinf_core.launcher.jobs import Finished, Jobs
+from joyrlinf_core.plan.run_plan import Job
 
 
 def say(text: str) -> None:
@@ -30,17 +31,22 @@ def say(text: str) -> None:
 
 
 def resolved_config(
-    argument: str | None, preset: str | None, config: Path | None, sets: list[str] | None
+    argument: str | None,
+    preset: str | None,
+    config: Path | None,
+    sets: list[str] | None,
+    *,
+    job: Job,
 ) -> Config:
-    """Return the config that the user named, or end the command with its findings."""
-    loaded = resolve(argument, preset, config, sets)
+    """Return the config that the user named, checked for a job, or end the command."""
+    loaded = resolve(argument, preset, config, sets, job=job)
     if loaded.config is None:
         raise ConfigError(loaded.findings)
     return loaded.config
 
 
 def finish(
-    job: str, start: Callable[[Jobs], Finished], *, console: ConsoleKind, as_json: bool
+    job: Job, start: Callable[[Jobs], Finished], *, console: ConsoleKind, as_json: bool
 ) -> NoReturn:
     """Start a job, print its result and end the command with its exit code.
 

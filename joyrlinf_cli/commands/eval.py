@@ -55,7 +55,7 @@ def evaluate(
         overrides.append(f"env.eval.num_episodes={episodes}")
     if preset is not None or config is not None:
         policy, checkpoint = Path(target).absolute(), None
-        resolved = resolved_config(None, preset, config, overrides)
+        resolved = resolved_config(None, preset, config, overrides, job="eval")
         _check_policy(policy, resolved)
     else:
         policy, checkpoint, resolved = _of_run(target, Path(log_path), overrides)
@@ -78,7 +78,7 @@ def _of_run(target: str, root: Path, overrides: list[str]) -> tuple[Path, Path |
     )
 
     run_dir = find_run(target, root=root, job="train")
-    resolved = resolved_config(None, None, run_dir.config, overrides)
+    resolved = resolved_config(None, None, run_dir.config, overrides, job="eval")
     args = json.loads(run_dir.plan.read_text(encoding="utf-8"))["args"]
     policy = args.get("policy") or resolved.actor.model.model_path
     if policy is None:

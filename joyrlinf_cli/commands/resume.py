@@ -47,7 +47,7 @@ def resume(
             fix=f"start it again with `joyrl {job_of(run_dir)}`",
         )
     checkpoint = find_checkpoint(run, run_dir)
-    config = resolved_config(None, None, run_dir.config, sets)
+    config = resolved_config(None, None, run_dir.config, sets, job="train")
     _say_differences(run_dir, config)
     _check_unfinished(checkpoint, config)
     say(f"going on from {checkpoint}")

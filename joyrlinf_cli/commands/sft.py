@@ -39,5 +39,5 @@ def sft(
     """Make a policy by imitation of demonstrations, for RL to start from."""
     from joyrlinf_cli.job_command import finish, resolved_config
 
-    resolved = resolved_config(argument, preset, config, sets)
+    resolved = resolved_config(argument, preset, config, sets, job="sft")
     finish("sft", lambda jobs: jobs.sft(resolved, output), console=console, as_json=as_json)

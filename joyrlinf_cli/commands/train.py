@@ -42,7 +42,7 @@ def train(
     """
     from joyrlinf_cli.job_command import finish, resolved_config
 
-    resolved = resolved_config(argument, preset, config, sets)
+    resolved = resolved_config(argument, preset, config, sets, job="train")
     if dry_run:
         _print_plan(resolved, as_json=as_json)
         return

@@ -203,9 +203,27 @@ def test_resume_of_a_finished_or_foreign_run_is_refused(invoke, config, launches
     result = invoke("resume", run_dir, "--set", "runner.max_steps=3")
     assert isinstance(result.exception, UsageError)
     assert "nothing is left to do" in str(result.exception)
-    sft_run = next(run_dir.parent.glob("*"))
-    assert sft_run != run_dir
+    sft_run = next(path for path in run_dir.parent.iterdir() if path != run_dir)
     assert "only training can go on" in str(invoke("resume", sft_run).exception)
+
+
+def test_eval_and_sft_ask_for_their_own_files_only(invoke, config, launches, tmp_path):
+    policy = tmp_path / "policy"
+    policy.mkdir()
+    (policy / "config.json").write_text("{}")
+    written = config.read_text()
+    config.write_text(written.replace("sft:\n  steps: 10\n", ""))
+    assert "sft" not in config.read_text()
+    result = invoke("eval", policy, "--config", config)
+    assert result.exit_code == 0, result.output
+    assert "JR401" not in result.stderr
+    assert "JR401" in invoke("train", config).stderr
+    without_section = invoke("sft", config)
+    assert without_section.exit_code == 3
+    assert "needs an `sft` section" in without_section.stderr
+    config.write_text(written)
+    missing = ("--set", f"actor.model.model_path={tmp_path / 'absent'}")
+    assert "JR402" not in invoke("sft", config, *missing).stderr
 
 
 def test_eval_of_a_run_and_of_a_policy_directory(invoke, config, launches):
