@@ -30,6 +30,11 @@ def say(text: str) -> None:
     _write(text, sys.stderr)
 
 
+def say_skipped(checkpoint: Path, reason: str) -> None:
+    """Tell the user of a checkpoint that is not whole."""
+    say(f"skipped {checkpoint.name}: {reason}")
+
+
 def resolved_config(
     argument: str | None,
     preset: str | None,

@@ -69,13 +69,8 @@ def evaluate(
 
 def _of_run(target: str, root: Path, overrides: list[str]) -> tuple[Path, Path | None, Config]:
     """Return policy, checkpoint and config of a run."""
-    from joyrlinf_cli.job_command import resolved_config
-    from joyrlinf_core.launcher.run_directory import (
-        complete_checkpoints,
-        find_checkpoint,
-        find_run,
-        job_of,
-    )
+    from joyrlinf_cli.job_command import resolved_config, say_skipped
+    from joyrlinf_core.launcher.run_directory import find_checkpoint, find_run, job_of
 
     run_dir = find_run(target, root=root, job="train")
     resolved = resolved_config(None, None, run_dir.config, overrides, job="eval")
@@ -85,9 +80,10 @@ def _of_run(target: str, root: Path, overrides: list[str]) -> tuple[Path, Path |
         raise UsageError(f"{run_dir.root} names no policy", fix="evaluate a policy directory")
     _check_policy(Path(policy), resolved)
     if job_of(run_dir) == "train" or "global_step_" in target:
-        return Path(policy), find_checkpoint(target, run_dir), resolved
-    newest = complete_checkpoints(run_dir)
-    return Path(policy), newest[max(newest)] if newest else None, resolved
+        return Path(policy), find_checkpoint(target, run_dir, say_skipped), resolved
+    # The run of an evaluation names what it evaluated; that of behaviour cloning has none.
+    checkpoint = args.get("checkpoint")
+    return Path(policy), Path(checkpoint) if checkpoint else None, resolved
 
 
 def _check_policy(policy: Path, config: Config) -> None:

@@ -33,11 +33,11 @@ def resume(
     console: ConsoleOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Go on with a training run from its newest complete checkpoint.
+    """Go on with a training run from its newest whole checkpoint.
 
     Prints first what differs from the run's saved config.
     """
-    from joyrlinf_cli.job_command import finish, resolved_config, say
+    from joyrlinf_cli.job_command import finish, resolved_config, say, say_skipped
     from joyrlinf_core.launcher.run_directory import find_checkpoint, find_run, job_of
 
     run_dir = find_run(run, root=Path(log_path), job="train")
@@ -46,7 +46,7 @@ def resume(
             f"{run_dir.root} is a run of `joyrl {job_of(run_dir)}`, only training can go on",
             fix=f"start it again with `joyrl {job_of(run_dir)}`",
         )
-    checkpoint = find_checkpoint(run, run_dir)
+    checkpoint = find_checkpoint(run, run_dir, say_skipped)
     config = resolved_config(None, None, run_dir.config, sets, job="train")
     _say_differences(run_dir, config)
     _check_unfinished(checkpoint, config)

@@ -46,6 +46,14 @@ def latest(checkpoints_dir: Path) -> Latest:
     return Latest(None, tuple(skipped))
 
 
+def whole_checkpoints(checkpoints_dir: Path) -> list[Path]:
+    """Return the checkpoints whose files are all there in their size, newest first.
+
+    Quick at any size: what the files hold is not read.
+    """
+    return [path for path in _steps(checkpoints_dir) if not problems(path, checksums=False)]
+
+
 def prune(checkpoints_dir: Path, keep: int, *, protect: Path | None = None) -> list[Path]:
     """Delete all but the newest whole checkpoints, and what a killed run left half-done.
 
@@ -63,9 +71,9 @@ def prune(checkpoints_dir: Path, keep: int, *, protect: Path | None = None) -> l
         for path in checkpoints_dir.iterdir():
             if path.name.startswith((_WRITING, _DELETING)):
                 shutil.rmtree(path, ignore_errors=True)
-    whole = [path for path in _steps(checkpoints_dir) if not problems(path, checksums=False)]
     kept = None if protect is None else protect.resolve()
-    doomed = [path for path in whole[max(keep, 1) :] if path.resolve() != kept]
+    older = whole_checkpoints(checkpoints_dir)[max(keep, 1) :]
+    doomed = [path for path in older if path.resolve() != kept]
     with explained(checkpoints_dir):
         for path in doomed:
             _delete(path)
@@ -104,11 +112,8 @@ def sync_directory(path: Path) -> None:
 
 def other_checkpoints(step_dir: Path) -> str:
     """Return the advice of an error about `step_dir`: which others there are."""
-    others = [
-        path.name
-        for path in _steps(step_dir.parent)
-        if path.name != step_dir.name and not problems(path, checksums=False)
-    ]
+    names = [path.name for path in whole_checkpoints(step_dir.parent)]
+    others = [name for name in names if name != step_dir.name]
     if not others:
         return f"there is no other checkpoint in {step_dir.parent}; start the run anew"
     return f"use one of the others in {step_dir.parent}: {', '.join(others)}"

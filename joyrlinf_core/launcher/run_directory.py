@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from joyrlinf_core.checkpoint.manifest import problems
+from joyrlinf_core.checkpoint.store import latest, other_checkpoints
 from joyrlinf_core.config.dump import dump_config
 from joyrlinf_core.errors import EnvironmentNotReadyError, UsageError
 from joyrlinf_core.observability.atomic import write_text
@@ -109,44 +112,38 @@ def find_run(text: str, *, root: Path, job: str = "train") -> RunDir:
     raise UsageError(f"{text} is no run: {hint}", fix="`joyrl runs list` shows the runs here")
 
 
-def complete_checkpoints(run_dir: RunDir) -> dict[int, Path]:
-    """Return step -> directory of every checkpoint that was written to its end, by step."""
-    found = {
-        int(path.name.removeprefix("global_step_")): path
-        for path in run_dir.checkpoints.glob("global_step_*")
-        if path.name.removeprefix("global_step_").isdigit()
-        and (path / "actor" / "meta.json").is_file()
-    }
-    return dict(sorted(found.items()))
-
-
-def find_checkpoint(text: str, run_dir: RunDir) -> Path:
+def find_checkpoint(text: str, run_dir: RunDir, on_skipped: Callable[[Path, str], None]) -> Path:
     """Return the `global_step_<N>` directory that a user means: the one named, else the newest.
 
+    Its files are read to the end and compared with their checksums.
+
+    Args:
+        text: What the user named, see `find_run`.
+        run_dir: The run.
+        on_skipped: Told of each newer checkpoint that is not whole, and what is wrong with it.
+
     Raises:
-        UsageError: The run has no complete checkpoint, or the named one is not complete.
+        UsageError: The run has no whole checkpoint, or the named one is not whole.
     """
-    complete = complete_checkpoints(run_dir)
     named = [part for part in Path(text).parts if part.startswith("global_step_")]
     if named:
-        for path in complete.values():
-            if path.name == named[-1]:
-                return path
+        path = run_dir.checkpoints / named[-1]
+        found = problems(path, checksums=True)
+        if found:
+            raise UsageError(
+                f"{text} is no whole checkpoint: {'; '.join(found)}", fix=other_checkpoints(path)
+            )
+        return path
+    newest = latest(run_dir.checkpoints)
+    for path, reason in newest.skipped:
+        on_skipped(path, reason)
+    if newest.path is None:
         raise UsageError(
-            f"{text} is no complete checkpoint",
-            fix=f"complete ones: {_names(complete)}",
-        )
-    if not complete:
-        raise UsageError(
-            f"{run_dir.root} has no complete checkpoint",
+            f"{run_dir.root} has no whole checkpoint",
             fix="start the run again with `joyrl train "
             f"{run_dir.config}`; a smaller runner.save_interval loses less",
         )
-    return complete[max(complete)]
-
-
-def _names(complete: dict[int, Path]) -> str:
-    return ", ".join(path.name for path in complete.values()) or "none"
+    return newest.path
 
 
 def _make_unique(parent: Path, now: datetime) -> Path:

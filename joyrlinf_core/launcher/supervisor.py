@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from joyrlinf_core.checkpoint.store import whole_checkpoints
 from joyrlinf_core.errors import EnvironmentNotReadyError, ExitCode, RunFailedError, UsageError
 from joyrlinf_core.launcher.command import WORKER, torchrun_command, worker_environment
 from joyrlinf_core.launcher.digest import Digest, died_silently, first_failure
 from joyrlinf_core.launcher.processes import Launch
-from joyrlinf_core.launcher.run_directory import complete_checkpoints
 from joyrlinf_core.observability import worker_variables
 from joyrlinf_core.observability.events import Record
 from joyrlinf_core.observability.liveness import ProcessId
@@ -231,7 +231,7 @@ class _Supervisor:
         return self._stopped()
 
     def _stopped(self) -> Outcome:
-        if complete_checkpoints(self._run_dir):
+        if whole_checkpoints(self._run_dir.checkpoints):
             return Outcome(int(ExitCode.STOPPED_WITH_CHECKPOINT), "stopped")
         return Outcome(int(ExitCode.INTERRUPTED), "interrupted")
 

@@ -23,6 +23,7 @@ from joyrlinf_core.observability.events import (
 )
 from joyrlinf_core.observability.rank_status import RankStatus
 from joyrlinf_core.observability.reader import EventTail
+from tests.doubles.checkpoints import corrupt, write_checkpoint
 
 FAKE_PARTS = Path(__file__).parents[1] / "core" / "launcher"
 
@@ -95,10 +96,9 @@ class FakeLaunches:
         emitter.emit(RunStarted("train", str(run_dir.root), 1, 0, 6))
         emitter.emit(EvalResult(0, "start", 200, 0.6, 0.53, 0.67, {}, 9.0, 1.0))
         emitter.emit(Step(3, {"rollout/success_once": 0.7}, {"rollout": 1.0}, 2.0))
-        actor = run_dir.checkpoint(3) / "actor"
-        actor.mkdir(parents=True, exist_ok=True)
-        (actor / "meta.json").write_text("{}")
-        emitter.emit(CheckpointSaved(3, str(actor.parent), 0.1))
+        for step in (2, 3):
+            write_checkpoint(run_dir.checkpoint(step))
+        emitter.emit(CheckpointSaved(3, str(run_dir.checkpoint(3)), 0.1))
         emitter.emit(EvalResult(3, "end", 200, 0.9, 0.85, 0.93, {}, 9.0, 1.0))
 
     def eval(self, plan, run_dir, emitter):
@@ -205,6 +205,27 @@ def test_resume_of_a_finished_or_foreign_run_is_refused(invoke, config, launches
     assert "nothing is left to do" in str(result.exception)
     sft_run = next(path for path in run_dir.parent.iterdir() if path != run_dir)
     assert "only training can go on" in str(invoke("resume", sft_run).exception)
+
+
+def test_resume_skips_a_broken_checkpoint_and_says_why(invoke, config, launches):
+    run_dir = Path(json.loads(invoke("train", config, "--json").stdout)["run_dir"])
+    corrupt(run_dir / "checkpoints" / "global_step_3")
+    result = invoke("resume", run_dir)
+    assert result.exit_code == 0, result.output
+    checkpoint = run_dir / "checkpoints" / "global_step_2"
+    assert launches.plans[-1].config.runner.resume_dir == str(checkpoint)
+    assert "skipped global_step_3: " in result.stderr
+    assert "another checksum" in result.stderr
+    assert f"going on from {checkpoint}" in result.stderr
+
+
+def test_eval_of_an_evaluation_repeats_it(invoke, config, launches):
+    invoke("train", config)
+    run_dir = Path(json.loads(invoke("eval", "latest", "--json").stdout)["run_dir"])
+    first = launches.plans[-1].args
+    assert invoke("eval", run_dir).exit_code == 0
+    assert launches.plans[-1].args == first
+    assert first["checkpoint"].endswith("global_step_3")
 
 
 def test_eval_and_sft_ask_for_their_own_files_only(invoke, config, launches, tmp_path):

@@ -8,13 +8,15 @@ from joyrlinf_core.config.schema import Config
 from joyrlinf_core.plan.run_plan import BatchPlan, Placement, RunPlan
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
 
 
 @pytest.fixture
 def make_plan(tmp_path, monkeypatch):
     """Returns a function that makes a plan of the fake env and model; workers can read it too."""
     monkeypatch.syspath_prepend(str(HERE))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]))
+    places = [str(HERE), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(places))
 
     def make(*, ranks=1, nodes=1, config=None, **args):
         full = {

@@ -18,6 +18,7 @@ from joyrlinf_core.observability.events import (
     Step,
 )
 from joyrlinf_core.observability.run_dir import RunDir
+from tests.doubles.checkpoints import write_checkpoint
 
 
 def job(context):
@@ -101,10 +102,9 @@ def wait_for_peer(context):
 
 
 def save(context, step):
-    actor = context.run_dir.checkpoint(step) / "actor"
-    actor.mkdir(parents=True, exist_ok=True)
-    (actor / "meta.json").write_text("{}")
-    context.emitter.emit(CheckpointSaved(step, str(actor.parent), 0.01))
+    step_dir = context.run_dir.checkpoint(step)
+    write_checkpoint(step_dir)
+    context.emitter.emit(CheckpointSaved(step, str(step_dir), 0.01))
 
 
 if __name__ == "__main__":

@@ -8,13 +8,12 @@ from joyrlinf_core.config.loader import load_config
 from joyrlinf_core.errors import EnvironmentNotReadyError, UsageError
 from joyrlinf_core.launcher import run_directory
 from joyrlinf_core.plan.run_plan import RunPlan
+from tests.doubles.checkpoints import corrupt, write_checkpoint
 
 
 def complete(run_dir, *steps):
     for step in steps:
-        actor = run_dir.checkpoint(step) / "actor"
-        actor.mkdir(parents=True)
-        (actor / "meta.json").write_text("{}")
+        write_checkpoint(run_dir.checkpoint(step))
 
 
 def test_new_run_never_shares_a_directory_and_holds_its_inputs(make_plan):
@@ -78,14 +77,41 @@ def test_what_is_no_run_is_a_usage_error(tmp_path, text):
     assert caught.value.fix
 
 
-def test_newest_complete_checkpoint_unless_one_is_named(make_plan):
+def test_newest_whole_checkpoint_unless_one_is_named(make_plan):
     run_dir = run_directory.create(make_plan())
-    with pytest.raises(UsageError, match="no complete checkpoint"):
-        run_directory.find_checkpoint("latest", run_dir)
+    skipped = []
+
+    def find(text):
+        return run_directory.find_checkpoint(text, run_dir, lambda *told: skipped.append(told))
+
+    with pytest.raises(UsageError, match="has no whole checkpoint"):
+        find("latest")
     complete(run_dir, 9, 10)
+    assert find("latest") == run_dir.checkpoint(10)
+    assert find(str(run_dir.checkpoint(9) / "actor") + "/") == run_dir.checkpoint(9)
+    with pytest.raises(UsageError, match="global_step_11 is no whole checkpoint"):
+        find("global_step_11")
+    assert skipped == []
+
+
+def test_a_broken_newest_checkpoint_is_skipped_and_named(make_plan):
+    run_dir = run_directory.create(make_plan())
+    complete(run_dir, 9, 10)
+    corrupt(run_dir.checkpoint(10))
     run_dir.checkpoint(11).mkdir()
-    assert run_directory.find_checkpoint("latest", run_dir) == run_dir.checkpoint(10)
-    named = str(run_dir.checkpoint(9) / "actor") + "/"
-    assert run_directory.find_checkpoint(named, run_dir) == run_dir.checkpoint(9)
-    with pytest.raises(UsageError, match="global_step_11 is no complete checkpoint"):
-        run_directory.find_checkpoint("global_step_11", run_dir)
+    skipped = []
+
+    def find(text):
+        return run_directory.find_checkpoint(text, run_dir, lambda *told: skipped.append(told))
+
+    assert find("latest") == run_dir.checkpoint(9)
+    assert [path for path, _ in skipped] == [run_dir.checkpoint(11), run_dir.checkpoint(10)]
+    assert "meta.json is missing" in skipped[0][1]
+    assert "another checksum" in skipped[1][1]
+    with pytest.raises(UsageError, match="another checksum") as caught:
+        find("global_step_10")
+    assert caught.value.fix.endswith(": global_step_9")
+    corrupt(run_dir.checkpoint(9))
+    with pytest.raises(UsageError, match="has no whole checkpoint"):
+        find("latest")
+    assert skipped[-1][0] == run_dir.checkpoint(9)
