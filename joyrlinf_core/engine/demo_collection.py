@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 def gather_demonstrations(
     context: JobContext, sft: SftConfig, collectives: Collectives
 ) -> list[Demonstration]:
-    """Return all demonstrations, the same on every rank.
+    """Return all demonstrations, the same on every rank and for any number of ranks.
 
-    Collected ones are kept in `demos/` of the run directory, one folder a rank, and read back from
-    there, so that every rank trains on what is on disk.
+    Collected ones are kept in `demos/` of the run directory and read back from there, so that every
+    rank trains on what is on disk.
 
     Raises:
         RunFailedError: No scripted episode was successful.
@@ -30,11 +31,14 @@ def gather_demonstrations(
     env = context.plan.config.env.train
     if sft.dataset:
         return dataset.read(Path(sft.dataset), env, frame_stride=sft.frame_stride)
-    directory = context.run_dir.root / "demos"
-    _collect(context, sft, collectives, directory / f"rank{collectives.rank}")
+    root = context.run_dir.root
+    parts = [root / "demo_parts" / f"rank{rank}" for rank in range(collectives.world_size)]
+    _collect(context, sft, collectives, parts[collectives.rank])
     collectives.barrier()
-    folders = [directory / f"rank{rank}" for rank in range(collectives.world_size)]
-    demonstrations = [demo for folder in folders for demo in store.read(folder)]
+    if collectives.is_main:
+        _merge(parts, root / "demos", context, sft)
+    collectives.barrier()
+    demonstrations = store.read(root / "demos")
     if not demonstrations:
         raise RunFailedError(
             f"none of {sft.num_demos} scripted episodes was successful",
@@ -62,5 +66,17 @@ def _collect(
         context.emitter.phase("demos", 0, done=count, total=len(mine))
         if demonstration.success:
             kept.append(demonstration)
-    attempted = [env.demo_episode(seed, index) for index in mine]
-    store.write(directory, kept, env=env, sft=sft, seed=seed, attempted=attempted)
+    store.write(directory, kept, env=env, sft=sft, seed=seed)
+
+
+def _merge(parts: list[Path], directory: Path, context: JobContext, sft: SftConfig) -> None:
+    """Write the ranks' demonstrations as one set, in the order of their numbers."""
+    env, seed = context.plan.config.env.train, context.plan.config.runner.seed
+    attempted = [env.demo_episode(seed, index) for index in range(sft.num_demos)]
+    place = {episode: index for index, episode in enumerate(attempted)}
+    demonstrations = sorted(
+        (demo for part in parts for demo in store.read(part)),
+        key=lambda demo: place[demo.episode],
+    )
+    store.write(directory, demonstrations, env=env, sft=sft, seed=seed, attempted=attempted)
+    shutil.rmtree(directory.parent / "demo_parts")

@@ -36,7 +36,7 @@ def test_sft_from_stored_demonstrations_gives_the_same_policy(tmp_path: Path) ->
     short = SFT | {"steps": 5, "eval_episodes": 0}
     a, b = tmp_path / "a", tmp_path / "b"
     run(make_config(sft=short), tmp_path / "runs_a", job="sft", args={"output": str(a)})
-    stored = short | {"dataset": str(tmp_path / "runs_a" / "demos" / "rank0")}
+    stored = short | {"dataset": str(tmp_path / "runs_a" / "demos")}
     run(make_config(sft=stored), tmp_path / "runs_b", job="sft", args={"output": str(b)})
     name = "model.safetensors"
     assert (a / name).read_bytes() == (b / name).read_bytes()
