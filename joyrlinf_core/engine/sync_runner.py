@@ -28,6 +28,8 @@ from joyrlinf_core.observability.events import (
     Warned,
 )
 from joyrlinf_core.observability.timers import PhaseTimer
+from joyrlinf_core.profiler.ranges import annotate
+from joyrlinf_core.profiler.schedule import StepProfiler
 
 if TYPE_CHECKING:
     from joyrlinf_core.engine.context import JobContext
@@ -45,7 +47,13 @@ class SyncRunner:
         self._context = context
         self._config = context.plan.config
         self._collectives = Collectives(context.device)
-        self._timer = PhaseTimer()
+        self._timer = PhaseTimer(annotate)
+        self._profiler = StepProfiler(
+            self._config.profiler,
+            context.run_dir.profiler,
+            context.rank,
+            use_cuda=context.device.type == "cuda",
+        )
         self._started = time.perf_counter()
         self._seconds_before = 0.0
         model = self._config.actor.model
@@ -89,17 +97,8 @@ class SyncRunner:
             self._announce()
             if runner.eval_at_start and self._step == 0:
                 self._evaluate("start")
-            status = "completed"
-            while self._step < runner.max_steps:
-                self._train_step()
-                due = runner.save_interval > 0 and self._step % runner.save_interval == 0
-                if self._collectives.any(flag=self._context.stop_requested()):
-                    status = "stopped"
-                    break
-                if self._out_of_time():
-                    break
-                if due and self._step < runner.max_steps:
-                    self._save()
+            with self._profiler:
+                status = self._train()
             if self._saved_step != self._step:
                 self._save()
             if status == "completed" and runner.eval_at_end:
@@ -109,6 +108,22 @@ class SyncRunner:
                     Finished(status=status, step=self._step, seconds=self._elapsed())
                 )
             return status
+
+    def _train(self) -> str:
+        """Train until the steps or the time are over, or a stop is asked for; return which."""
+        runner = self._config.runner
+        while self._step < runner.max_steps:
+            self._profiler.begin(self._step + 1)
+            self._train_step()
+            due = runner.save_interval > 0 and self._step % runner.save_interval == 0
+            if self._collectives.any(flag=self._context.stop_requested()):
+                return "stopped"
+            if self._out_of_time():
+                break
+            if due and self._step < runner.max_steps:
+                self._save()
+            self._profiler.end(self._step)
+        return "completed"
 
     def _train_step(self) -> None:
         started = time.perf_counter()
@@ -170,8 +185,14 @@ class SyncRunner:
 
     def _save(self) -> None:
         """Write a checkpoint of this step."""
-        started = time.perf_counter()
         self._context.emitter.phase("save", self._step)
+        with annotate("save"):
+            self._write_checkpoint()
+        self._saved_step = self._step
+        self._collectives.barrier()
+
+    def _write_checkpoint(self) -> None:
+        started = time.perf_counter()
         state = self._learner.state()
         if self._collectives.is_main:
             progress = {"next_episode": self._next_episode, "seconds": self._elapsed()}
@@ -180,8 +201,6 @@ class SyncRunner:
             self._context.emitter.emit(
                 CheckpointSaved(step=self._step, path=str(path), seconds=seconds)
             )
-        self._saved_step = self._step
-        self._collectives.barrier()
 
     def _restore(self, directory: Path) -> None:
         """Continue from a checkpoint; random streams are named by step and need no state."""

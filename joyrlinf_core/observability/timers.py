@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 
 class PhaseTimer:
@@ -13,9 +13,16 @@ class PhaseTimer:
 
     `with timer("rollout"): ...` around `with timer("rollout/predict"): ...`: a name with a slash is
     a part of what stands before it, see `phases`. Safe to use from several threads.
+
+    Args:
+        annotate: Returns a context manager that marks a block with its name elsewhere, as in a
+            trace; entered around each timed block.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, annotate: Callable[[str], AbstractContextManager[object]] = nullcontext
+    ) -> None:
+        self._annotate = annotate
         self._seconds: dict[str, float] = {}
         self._lock = threading.Lock()
 
@@ -24,7 +31,8 @@ class PhaseTimer:
         """Add the time of the block to `name`, also when the block raises."""
         started = time.perf_counter()
         try:
-            yield
+            with self._annotate(name):
+                yield
         finally:
             self.add(name, time.perf_counter() - started)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from joyrlinf_core.profiler.ranges import set_recording
 
@@ -14,7 +15,10 @@ TRACE_NAME = "rank{rank}_step{first}{last}.json{suffix}"
 
 
 class StepProfiler:
-    """Call `begin` before and `end` after each training step.
+    """Call `begin` before and `end` after each training step, inside a `with` block.
+
+    Leaving the block writes a trace that is still being recorded, as where a run is stopped or
+    joined steps reach beyond its last one; an error drops it, so that nothing delays its report.
 
     Args:
         config: The `profiler` section.
@@ -35,11 +39,30 @@ class StepProfiler:
         self._rank = rank
         self._use_cuda = use_cuda
         self._profile: Any = None
-        self._first = 0
+        self._first = self._last = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._profile is None:
+            return
+        if error_type is None:
+            self._write()
+        else:
+            self._stop()
 
     def begin(self, step: int) -> None:
         """Start recording if `step`, counted from 1, is to be recorded."""
-        if step not in self._steps or self._profile is not None:
+        if step not in self._steps:
+            return
+        self._last = step
+        if self._profile is not None:
             return
         from torch.profiler import ProfilerActivity, profile
 
@@ -65,11 +88,18 @@ class StepProfiler:
         goes_on = self._join and step + 1 in self._steps
         if self._profile is None or goes_on:
             return None
+        return self._write()
+
+    def _stop(self) -> Any:
         recorded, self._profile = self._profile, None
         recorded.stop()
         set_recording(on=False)
+        return recorded
+
+    def _write(self) -> Path:
+        recorded = self._stop()
         self._directory.mkdir(parents=True, exist_ok=True)
-        last = f"-{step}" if step > self._first else ""
+        last = f"-{self._last}" if self._last > self._first else ""
         name = TRACE_NAME.format(rank=self._rank, first=self._first, last=last, suffix=self._suffix)
         path = self._directory / name
         recorded.export_chrome_trace(str(path))

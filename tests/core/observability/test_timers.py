@@ -1,3 +1,4 @@
+import contextlib
 import threading
 import time
 
@@ -17,6 +18,24 @@ def test_times_add_up_by_name_and_pop_starts_anew():
     assert seconds["rollout"] >= 0.02
     assert "update" in seconds
     assert timer.pop() == {}
+
+
+def test_each_block_is_marked_elsewhere_too():
+    marked = []
+
+    @contextlib.contextmanager
+    def annotate(name):
+        marked.append(f"enter {name}")
+        yield
+        marked.append(f"leave {name}")
+
+    timer = PhaseTimer(annotate)
+    with timer("rollout"), timer("rollout/predict"):
+        pass
+    assert marked == [
+        "enter rollout", "enter rollout/predict", "leave rollout/predict", "leave rollout",
+    ]  # fmt: skip
+    assert set(timer.pop()) == {"rollout", "rollout/predict"}
 
 
 def test_threads_share_a_timer():
