@@ -19,9 +19,40 @@ def test_statistics_of_known_numbers():
     assert stats.q99 == (pytest.approx(99.0), 3.0)
 
 
-def test_no_frames_is_an_error():
+def test_golden_numbers_of_uneven_rows():
+    """Quantiles lie between rows: at positions 0.01 x 2 and 0.99 x 2, counted from 0."""
+    stats = norm_stats.compute_field_stats(np.array([[30.0, -1.0], [0.0, 5.0], [10.0, 2.0]]))
+    assert stats.mean == pytest.approx((40 / 3, 2.0), rel=1e-12)
+    assert stats.std == pytest.approx((math.sqrt(1400) / 3, math.sqrt(6)), rel=1e-12)
+    assert stats.q01 == pytest.approx((0.2, -0.94), rel=1e-12)
+    assert stats.q99 == pytest.approx((29.6, 4.94), rel=1e-12)
+
+
+def test_float32_with_a_large_offset_keeps_its_precision():
+    """The spread is one part in four million; sums in float32 would lose it."""
+    step = 2.0**-10
+    rows = np.full((100_000, 2), 4096.0, dtype=np.float32)
+    rows[::2] += np.float32(2 * step)
+    stats = norm_stats.compute_field_stats(rows)
+    assert stats.mean == pytest.approx((4096 + step,) * 2, abs=step * 1e-6)
+    assert stats.std == pytest.approx((step,) * 2, rel=1e-6)
+    assert (stats.q01, stats.q99) == ((4096.0,) * 2, (4096 + 2 * step,) * 2)
+    in_float32 = rows.mean(axis=0)[0]
+    assert abs(float(in_float32) - 4096 - step) > step * 1e-6, "this test could not fail"
+
+
+def test_the_floor_of_a_policy_applies_to_states_and_actions():
+    still = np.full((10, 3), 7.0)
+    stats = norm_stats.compute_norm_stats(still, still[:, :2])
+    assert stats.state.std == (0.02,) * 3
+    assert stats.actions.std == (0.02,) * 2
+    assert norm_stats.compute_field_stats(still).std == (0.0,) * 3
+
+
+@pytest.mark.parametrize("shape", [(0, 2), (4,)])
+def test_no_frames_is_an_error(shape):
     with pytest.raises(CheckpointError, match="n >= 1"):
-        norm_stats.compute_field_stats(np.zeros((0, 2)))
+        norm_stats.compute_field_stats(np.zeros(shape))
 
 
 def test_file_round_trip_and_layout(tmp_path):
