@@ -52,6 +52,7 @@ class SyncRunner:
             self._config.profiler,
             context.run_dir.profiler,
             context.rank,
+            role="sync",
             use_cuda=context.device.type == "cuda",
         )
         self._started = time.perf_counter()

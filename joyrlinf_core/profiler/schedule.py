@@ -24,13 +24,14 @@ class StepProfiler:
         config: The `profiler` section.
         directory: Where traces go unless `save_path` is set.
         rank: Global rank.
+        role: What this rank does, as `roles` calls it.
         use_cuda: This rank computes on a GPU.
     """
 
     def __init__(
-        self, config: ProfilerConfig, directory: Path, rank: int, *, use_cuda: bool
+        self, config: ProfilerConfig, directory: Path, rank: int, *, role: str, use_cuda: bool
     ) -> None:
-        chosen = config.all_ranks or rank in config.ranks
+        chosen = (config.all_ranks or rank in config.ranks) and role in config.roles
         self._steps = frozenset(config.steps) if config.enable and chosen else frozenset()
         self._join = config.profile_continuous_steps
         self._contents = frozenset(config.tool_config.torch.contents)

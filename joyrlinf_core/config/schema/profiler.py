@@ -16,7 +16,7 @@ class TorchProfilerConfig(Section):
     """Activities and details to record."""
 
     discrete: bool = True
-    """One trace per named range instead of one per step."""
+    """Has no effect: phases are named ranges in the trace of their step."""
 
     compress: bool = True
     """Write `.json.gz`."""
@@ -48,7 +48,7 @@ class ProfilerConfig(Section):
     """Record every rank."""
 
     roles: tuple[Literal["sync", "rollout", "actor", "env"], ...] = ("sync",)
-    """Roles to record."""
+    """Roles to record; the ranks of a synchronous run, which do everything, are `sync`."""
 
     profile_continuous_steps: bool = Field(default=False)
     """Join consecutive steps in one trace."""

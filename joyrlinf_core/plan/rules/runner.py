@@ -1,4 +1,4 @@
-"""JR5xx: run length, evaluation, saving."""
+"""JR5xx: run length, evaluation, saving, profiling."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from joyrlinf_core.errors import Finding
 from joyrlinf_core.plan.batching import evaluation_is_on
+from joyrlinf_core.plan.placement import resolve_placement
 from joyrlinf_core.plan.rules.rule import RuleContext, finding, rule
 
 
@@ -64,3 +65,29 @@ def saves_meet_evaluations(context: RuleContext) -> Iterator[Finding]:
         )
         paths = ("runner.save_interval", "runner.val_check_interval")
         yield finding("JR502", paths, message, f"runner.save_interval {values}")
+
+
+@rule(
+    "JR503",
+    reads=("profiler", "runner.max_steps", "cluster"),
+    passes={"profiler.enable": True, "profiler.steps": [1, 2], "runner.max_steps": 2},
+    fails={"profiler.enable": True, "profiler.steps": [0, 3], "runner.max_steps": 2},
+)
+def profiled_steps_and_ranks_exist(context: RuleContext) -> Iterator[Finding]:
+    """What the profiler is to record is part of the run."""
+    profiler, last = context.config.profiler, context.config.runner.max_steps
+    placement = resolve_placement(context.config.cluster)
+    if not profiler.enable or placement is None:
+        return
+    steps = [step for step in profiler.steps if not 1 <= step <= last]
+    if steps:
+        message = f"no training step {_listed(steps)}: steps are 1 to {last} (runner.max_steps)"
+        yield finding("JR503", ("profiler.steps",), message, "profiler.steps: [1]", "warning")
+    ranks = [rank for rank in profiler.ranks if not 0 <= rank < placement.world_size]
+    if ranks and not profiler.all_ranks:
+        message = f"no rank {_listed(ranks)}: ranks are 0 to {placement.world_size - 1}"
+        yield finding("JR503", ("profiler.ranks",), message, "profiler.ranks: [0]", "warning")
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(str(number) for number in numbers)

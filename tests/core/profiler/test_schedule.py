@@ -9,7 +9,7 @@ from joyrlinf_core.profiler.schedule import StepProfiler
 
 
 def run(config, tmp_path, rank=0, steps=4):
-    profiler = StepProfiler(ProfilerConfig(**config), tmp_path, rank, use_cuda=False)
+    profiler = StepProfiler(ProfilerConfig(**config), tmp_path, rank, role="sync", use_cuda=False)
     written = []
     for step in range(1, steps + 1):
         profiler.begin(step)
@@ -24,6 +24,7 @@ def test_only_named_steps_and_ranks_are_recorded(tmp_path):
     assert run(config, tmp_path) == ["rank0_step2.json.gz", "rank0_step3.json.gz"]
     assert run(config, tmp_path, rank=1) == []
     assert run({**config, "enable": False}, tmp_path) == []
+    assert run({**config, "roles": ("actor",)}, tmp_path) == []
     with gzip.open(tmp_path / "rank0_step2.json.gz") as file:
         events = json.load(file)["traceEvents"]
     assert any(event.get("name") == "rollout" for event in events)
@@ -43,7 +44,7 @@ def test_consecutive_steps_join_on_request(tmp_path):
 def open_window(tmp_path):
     """Returns a profiler that joins steps 2 and 3."""
     config = {"enable": True, "steps": (2, 3), "profile_continuous_steps": True}
-    return StepProfiler(ProfilerConfig(**config), tmp_path, 0, use_cuda=False)
+    return StepProfiler(ProfilerConfig(**config), tmp_path, 0, role="sync", use_cuda=False)
 
 
 @pytest.mark.parametrize("last", [2, 3])
