@@ -28,3 +28,9 @@ class Observation:
     def rows(self, index: Tensor) -> Observation:
         """Return the rows at `index` int64 [m]."""
         return Observation(self.images[index], self.state[index], self.task[index], self.prompts)
+
+    def put(self, index: Tensor, rows: Observation) -> None:
+        """Overwrite the rows at `index` int64 [m] in place."""
+        self.images[index] = rows.images
+        self.state[index] = rows.state
+        self.task[index] = rows.task

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 BUCKET_BYTES = 64 * 2**20
-"""Gradients are averaged in flat buckets of about this size: few calls, bounded extra memory."""
+"""Gradients are summed in flat buckets of about this size: few calls, bounded extra memory."""
 
 
 class Collectives:
@@ -97,13 +97,14 @@ class Collectives:
         global loss. One call after the last micro-batch does what the DDP wrapper would do, and
         also works on a rank whose rows were all masked, where the wrapper would wait for ever.
         """
-        if self.world_size == 1:
-            return
         bucket: list[Tensor] = []
         size = 0
         for parameter in parameters:
+            # On one rank too: an optimizer treats zero and no gradient differently.
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
+            if self.world_size == 1:
+                continue
             bucket.append(parameter.grad)
             size += parameter.grad.numel() * parameter.grad.element_size()
             if size >= BUCKET_BYTES:

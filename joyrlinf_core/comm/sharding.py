@@ -83,12 +83,30 @@ def load_full_state(
     *,
     sharded: bool,
 ) -> None:
-    """Load what `full_state` returned; every rank passes the same state."""
+    """Load what `full_state` returned, from shards or not; every rank passes the same state."""
     if sharded:
         options = StateDictOptions(full_state_dict=True)
         set_model_state_dict(policy.module, state.model, options=options)
-        set_optimizer_state_dict(policy.module, optimizer, state.optimizer, options=options)
+        named = _keyed_by_name(policy, optimizer, state.optimizer)
+        set_optimizer_state_dict(policy.module, optimizer, named, options=options)
     else:
         policy.module.load_state_dict(state.model)
         optimizer.load_state_dict(state.optimizer)
     scheduler.load_state_dict(state.scheduler)
+
+
+def _keyed_by_name(
+    policy: Policy, optimizer: torch.optim.Optimizer, state: dict[str, Any]
+) -> dict[str, Any]:
+    """Key an optimizer state by names, as shards need it; replicated weights key it by number."""
+    name_of = {id(parameter): name for name, parameter in policy.module.named_parameters()}
+    names = [name_of[id(p)] for group in optimizer.param_groups for p in group["params"]]
+    keys = [key for group in state["param_groups"] for key in group["params"]]
+    renamed = dict(zip(keys, names, strict=True))
+    return {
+        "state": {renamed[key]: value for key, value in state["state"].items()},
+        "param_groups": [
+            group | {"params": [renamed[key] for key in group["params"]]}
+            for group in state["param_groups"]
+        ],
+    }

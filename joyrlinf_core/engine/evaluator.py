@@ -14,6 +14,7 @@ import torch
 
 from joyrlinf_core import seeding
 from joyrlinf_core.batch.observation import Observation
+from joyrlinf_core.engine import finite
 from joyrlinf_core.engine.inference import Inference
 from joyrlinf_core.observability.events import EvalResult
 
@@ -84,7 +85,10 @@ class _Player:
             return []
         slots, self._sent = self._sent, None
         result = self.env.recv()
-        self._store(slots, result.observation)
+        episodes = self._episode[slots]
+        finite.check_result(result, lambda row: self._place(int(episodes[row])))
+        assert self._observation is not None, "the first refill sets it"
+        self._observation.put(slots, result.observation)
         self._chunk[slots] += 1
         self._steps[slots] += result.steps
         over = (result.terminations | result.truncations).any(dim=1)
@@ -106,17 +110,15 @@ class _Player:
         self._steps[fresh] = 0
         episodes = [self._config.eval_episode(index) for index in taken]
         observation = self.env.reset(fresh, episodes)
+        finite.check("observation", observation.state, lambda row: self._place(taken[row]))
         if self._observation is None:
             # Fewer episodes than slots: the rest never plays, but rows must exist.
             padding = torch.zeros(self.env.num_envs, dtype=torch.int64)
             self._observation = observation.rows(padding)
-        self._store(fresh, observation)
+        self._observation.put(fresh, observation)
 
-    def _store(self, slots: Tensor, observation: Observation) -> None:
-        assert self._observation is not None, "the first refill sets it"
-        self._observation.images[slots] = observation.images
-        self._observation.state[slots] = observation.state
-        self._observation.task[slots] = observation.task
+    def _place(self, index: int) -> str:
+        return f"evaluation episode {index}, {self._config.eval_episode(index)}"
 
 
 class Evaluator:
@@ -149,7 +151,11 @@ class Evaluator:
         self._config = config.eval_env
         self._seed = config.runner.seed
         self._inference = Inference(
-            policy, context.device, num_envs=1, micro_batch=self._config.infer_micro_batch_size
+            policy,
+            context.device,
+            num_envs=1,
+            micro_batch=self._config.infer_micro_batch_size,
+            lockstep_rows=envs[0].num_envs if lockstep else 0,
         )
 
     def run(self, step: int, label: str, *, episodes: int | None = None) -> EvalResult:
@@ -161,7 +167,7 @@ class Evaluator:
             episodes: Number of episodes; None takes the plan's.
         """
         started = time.perf_counter()
-        total = episodes or self._context.plan.batch.eval_episodes
+        total = self._context.plan.batch.eval_episodes if episodes is None else episodes
         mine = list(range(self._collectives.rank, total, self._collectives.world_size))
         ended = self._play(mine, step)
         gathered = [row for part in self._collectives.gather_json(ended) for row in part]
@@ -208,8 +214,8 @@ class Evaluator:
 
     def _draws(self, numbers: list[tuple[int, int]]) -> dict[str, Tensor]:
         rows = []
+        generator = torch.Generator()
         for episode, chunk in numbers:
-            generator = torch.Generator()
             generator.manual_seed(seeding.stream(self._seed, "eval", episode, chunk))
             rows.append(self._policy.draw(generator, 1))
         return {name: torch.cat([row[name] for row in rows]) for name in rows[0]}

@@ -27,15 +27,24 @@ class Inference:
         device: Device of the forward pass.
         num_envs: E, envs of all ranks: random numbers are drawn for all of them and sliced.
         micro_batch: Rows per policy call; 0 takes all.
+        lockstep_rows: Where sharded weights gather at each call, the most rows that any rank may
+            have: fewer rows then make as many calls, the surplus ones for nothing. Else 0.
     """
 
     def __init__(
-        self, policy: Policy, device: torch.device, *, num_envs: int, micro_batch: int = 0
+        self,
+        policy: Policy,
+        device: torch.device,
+        *,
+        num_envs: int,
+        micro_batch: int = 0,
+        lockstep_rows: int = 0,
     ) -> None:
         self._policy = policy
         self._device = device
         self._num_envs = num_envs
         self._micro_batch = micro_batch
+        self._least_calls = -(-lockstep_rows // micro_batch) if micro_batch else 1
         self._drawn: tuple[tuple[int | str, ...], Mapping[str, Tensor]] | None = None
 
     @torch.no_grad()
@@ -60,25 +69,25 @@ class Inference:
     def forward(
         self, inputs: Mapping[str, Tensor], draws: Mapping[str, Tensor], mode: Mode
     ) -> PolicyOutput:
-        """Run the policy in micro-batches and check that its actions are finite."""
+        """Run the policy in micro-batches and check that its numbers are finite."""
         rows = len(next(iter(inputs.values())))
         size = self._micro_batch or rows
-        parts = [
-            self._policy.predict(
-                {name: value[i : i + size].to(self._device) for name, value in inputs.items()},
-                {name: value[i : i + size].to(self._device) for name, value in draws.items()},
-                mode,
-            )
-            for i in range(0, rows, size)
-        ]
+        pieces = [slice(first, first + size) for first in range(0, rows, size)]
+        parts = [self._predict(inputs, draws, mode, piece) for piece in pieces]
+        for _ in range(len(parts), self._least_calls):
+            self._predict(inputs, draws, mode, slice(0, 1))
         output = parts[0] if len(parts) == 1 else _concatenate(parts)
-        for name, value in (("actions", output.actions), ("log-probs", output.logprobs)):
-            if not torch.isfinite(value).all():
-                raise NonFiniteError(
-                    f"the policy's {name} hold NaN or infinite numbers in {mode} mode",
-                    fix="lower actor.optim.lr, or start from an earlier checkpoint",
-                )
+        _check_finite(output, mode)
         return output
+
+    def _predict(
+        self, inputs: Mapping[str, Tensor], draws: Mapping[str, Tensor], mode: Mode, piece: slice
+    ) -> PolicyOutput:
+        return self._policy.predict(
+            {name: value[piece].to(self._device) for name, value in inputs.items()},
+            {name: value[piece].to(self._device) for name, value in draws.items()},
+            mode,
+        )
 
     def _draws(self, stream: tuple[int | str, ...]) -> Mapping[str, Tensor]:
         # Stages of one chunk step share the stream, so the last draw is kept.
@@ -87,6 +96,16 @@ class Inference:
             generator = torch.Generator().manual_seed(seeding.stream(int(seed), *names))
             self._drawn = (stream, self._policy.draw(generator, self._num_envs))
         return self._drawn[1]
+
+
+def _check_finite(output: PolicyOutput, mode: Mode) -> None:
+    named = {"actions": output.actions, "log-probs": output.logprobs, "values": output.values}
+    for name, value in named.items():
+        if value is not None and not torch.isfinite(value).all():
+            raise NonFiniteError(
+                f"the policy's {name} hold NaN or infinite numbers in {mode} mode",
+                fix="lower actor.optim.lr, or start from an earlier checkpoint",
+            )
 
 
 def _concatenate(parts: list[PolicyOutput]) -> PolicyOutput:

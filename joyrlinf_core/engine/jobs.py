@@ -12,7 +12,8 @@ def run_job(context: JobContext) -> str:
     """Run the plan's job on this rank.
 
     Returns:
-        `completed`, or `stopped` when it ended early on request with its work saved.
+        `completed`, or `stopped` when it ended early on request: training with a checkpoint, SFT
+        with its demonstrations but no policy.
     """
     if context.plan.job == "sft":
         from joyrlinf_core.engine.sft import SftJob

@@ -89,9 +89,9 @@ class Learner:
                 step=step,
                 update_epoch=epoch,
             )
-            for index, rows in enumerate(minibatches):
-                first = epoch == 0 and index == 0
-                parts.append(self._optimizer_step(flat, rows, divisor, check_ratio=first))
+            for rows in minibatches:
+                unchanged = all("steps_skipped" in part for part in parts)
+                parts.append(self._optimizer_step(flat, rows, divisor, check_ratio=unchanged))
         learning_rate = self._optimizer.param_groups[0]["lr"]
         self._scheduler.step()
         metrics = {f"rollout/{name}": metric for name, metric in result.metrics.items()}
@@ -135,17 +135,20 @@ class Learner:
         """
         policy_only = not self._uses_values and not self._algorithm.entropy_bonus
         active = active_rows(flat, rows, policy_only=policy_only)
-        if not self._collectives.any(flag=len(active) > 0):
+        (contributors,) = self._collectives.sum([float(len(active) > 0)])
+        if not contributors:
             return {"steps_skipped": Metric(1.0, 1.0, "sum")}
         self._optimizer.zero_grad(set_to_none=True)
         parts: list[Mapping[str, Metric]] = []
         with self._timer("update/forward_backward"):
             pieces = self._pieces(active, rows)
+            # Loss terms of micro-batches and ranks add up, so their counts have to make one.
+            share = 1 / (contributors * max(1, sum(counts for _, counts in pieces)))
             for piece, counts in pieces:
                 output = self._forward(flat, piece, divisor, counts=counts)
                 (output.loss * self._gradient_scale).backward()
                 if counts:
-                    parts.append(self._collect(output, len(piece), len(pieces)))
+                    parts.append(_metrics(output, len(piece), share))
         metrics = merge(parts)
         if check_ratio:
             self._check_first_ratio(metrics)
@@ -191,14 +194,6 @@ class Learner:
             inputs = replace(inputs, weights=inputs.weights * 0)
         return self._loss.compute(inputs, self._algorithm)
 
-    def _collect(self, output: LossOutput, rows: int, pieces: int) -> dict[str, Metric]:
-        # Terms of micro-batches and ranks add up to the step's loss; steps are averaged.
-        share = 1 / (pieces * self._collectives.world_size)
-        metrics = {name: Metric(value, share) for name, value in output.parts.items()}
-        metrics |= output.metrics
-        metrics["samples"] = Metric(float(rows), 1.0, "sum")
-        return metrics
-
     def _check_first_ratio(self, metrics: Mapping[str, Metric]) -> None:
         """Before any weight has changed, recomputed log-probs must be those of the rollout."""
         tolerance = self._policy.ratio_tolerance
@@ -230,3 +225,11 @@ class Learner:
                 fix="lower actor.optim.lr, or set algorithm.on_nonfinite: skip",
             )
         return finite
+
+
+def _metrics(output: LossOutput, rows: int, share: float) -> dict[str, Metric]:
+    """Return the metrics of a micro-batch; `share` is its part of the step's one loss."""
+    metrics = {name: Metric(value, share) for name, value in output.parts.items()}
+    metrics |= output.metrics
+    metrics["samples"] = Metric(float(rows), 1.0, "sum")
+    return metrics

@@ -49,9 +49,10 @@ class Recorder:
         self.env_steps = 0
         self.policy_rows = 0
 
-    def write_waiting(self, row: int, columns: Tensor, episode: Tensor) -> None:
-        """Note which episode the columns belong to in this row, whether they play or wait."""
+    def write_episode(self, row: int, columns: Tensor, *, episode: Tensor, task: Tensor) -> None:
+        """Record episode number and task int64 [m] of columns, whether they play or wait."""
         self._rows["episode"][row, columns] = episode
+        self._rows["task"][row, columns] = task
 
     def write_decision(
         self,
@@ -60,7 +61,6 @@ class Recorder:
         *,
         inputs: Mapping[str, Tensor],
         output: PolicyOutput,
-        task: Tensor,
         version: int,
     ) -> None:
         """Record one policy call: `columns` int64 [m], everything else with first axis m."""
@@ -75,7 +75,6 @@ class Recorder:
             values = output.values.cpu()
             self._buffer(self._rows, "prev_values", values)[row, columns] = values
         self._rows["played"][row, columns] = True
-        self._rows["task"][row, columns] = task
         self._rows["versions"][row, columns] = version
         self.policy_rows += len(columns)
 

@@ -56,6 +56,7 @@ class Rollout:
             context.device,
             num_envs=plan.batch.num_envs,
             micro_batch=config.env.train.infer_micro_batch_size,
+            lockstep_rows=plan.batch.envs_per_stage if lockstep else 0,
         )
         index = plan.placement.rollout_ranks.index(context.rank)
         columns = torch.arange(plan.batch.envs_per_rank) + index * plan.batch.envs_per_rank
@@ -121,7 +122,7 @@ class Rollout:
     def _decide(self, stage: Stage, row: int, recorder: Recorder, step: int, version: int) -> None:
         """Infer for the playing slots of a stage and start their chunk."""
         slots = stage.slots()
-        recorder.write_waiting(row, stage.batch_columns, stage.episode)
+        recorder.write_episode(row, stage.batch_columns, episode=stage.episode, task=stage.task)
         if not len(slots) and not self._lockstep:
             return
         with self._timer("rollout/predict"):
@@ -137,7 +138,6 @@ class Rollout:
             stage.batch_columns[slots],
             inputs=inputs,
             output=output,
-            task=observation.task,
             version=version,
         )
         stage.send(slots, output.actions.cpu())

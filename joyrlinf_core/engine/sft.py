@@ -116,20 +116,22 @@ class SftJob:
         policy.module.train()
         for step in range(sft.steps):
             rows = self._rows(step, len(actions))
-            loss = policy.sft_loss(
-                {name: value[rows].to(context.device) for name, value in inputs.items()},
-                actions[rows].to(context.device),
-                valid[rows].to(context.device),
-                self._generator("noise", step, self._collectives.rank),
-            )
             optimizer.zero_grad(set_to_none=True)
-            (loss / self._collectives.world_size).backward()
+            # A rank gets no rows where the batch is smaller than the number of ranks.
+            if len(rows):
+                loss = policy.sft_loss(
+                    {name: value[rows].to(context.device) for name, value in inputs.items()},
+                    actions[rows].to(context.device),
+                    valid[rows].to(context.device),
+                    self._generator("noise", step, self._collectives.rank),
+                )
+                (loss * (len(rows) / sft.batch_size)).backward()
+                losses.append(float(loss.detach()))
             self._collectives.sum_gradients(parameters)
             norm = clip_gradients(parameters, sft.optim.clip_grad)
-            losses.append(float(loss.detach()))
-            if not np.isfinite(losses[-1]) or not np.isfinite(norm):
+            if not np.isfinite([*losses[-1:], norm]).all():
                 raise NonFiniteError(
-                    f"SFT loss {losses[-1]} or gradient norm {norm} at step {step + 1}",
+                    f"SFT step {step + 1} is not finite: loss {losses[-1:]}, gradient norm {norm}",
                     fix="lower sft.optim.lr",
                 )
             optimizer.step()

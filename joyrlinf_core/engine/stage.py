@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from joyrlinf_core.batch.observation import Observation
+from joyrlinf_core.engine import finite
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from joyrlinf_core.config.schema import EnvConfig
+    from joyrlinf_core.batch.observation import Observation
+    from joyrlinf_core.config.schema import EnvConfig, EpisodeId
     from joyrlinf_core.engine.recorder import Recorder
     from joyrlinf_core.envs.base import ChunkStep, VecEnv
 
 
 class Stage:
     """Slots [0, n) of one vector env.
+
+    `episode` and `task`, int64 [n], are those of each slot's latest episode, also once it is over.
 
     Args:
         env: The vector env; not owned.
@@ -53,6 +56,7 @@ class Stage:
         self._final_frames = final_frames
         count = len(columns)
         self.episode = torch.full((count,), -1, dtype=torch.int64)
+        self.task = torch.zeros(count, dtype=torch.int64)
         self.playing = torch.zeros(count, dtype=torch.bool)
         self._observation: Observation | None = None
         self._sent: Tensor | None = None
@@ -89,27 +93,31 @@ class Stage:
             return None
         slots, self._sent = self._sent, None
         result = self.env.recv()
+        finite.check_result(result, lambda row: self._place(int(slots[row])))
         dones = result.terminations | result.truncations
         recorder.write_result(row, self.batch_columns[slots], result, dones)
         over = slots[dones.any(dim=1)]
-        self._store(slots, result.observation)
+        assert self._observation is not None, "begin_epoch comes first"
+        self._observation.put(slots, result.observation)
         if self.config.auto_reset:
             self.episode[over] += 1
             if len(over):
-                self._store(over, self._reset(over))
+                self._observation.put(over, self._reset(over))
         else:
             self.playing[over] = False
         return result, slots
 
     def _reset(self, slots: Tensor) -> Observation:
-        episodes = [
-            self.config.train_episode(self._seed, int(self.groups[slot]), int(self.episode[slot]))
-            for slot in slots.tolist()
-        ]
-        return self.env.reset(slots, episodes)
+        episodes = [self._episode_id(slot) for slot in slots.tolist()]
+        self.task[slots] = torch.tensor([episode.task for episode in episodes])
+        observation = self.env.reset(slots, episodes)
+        finite.check("observation", observation.state, lambda row: self._place(int(slots[row])))
+        return observation
 
-    def _store(self, slots: Tensor, observation: Observation) -> None:
-        assert self._observation is not None, "begin_epoch comes first"
-        self._observation.images[slots] = observation.images
-        self._observation.state[slots] = observation.state
-        self._observation.task[slots] = observation.task
+    def _episode_id(self, slot: int) -> EpisodeId:
+        return self.config.train_episode(
+            self._seed, int(self.groups[slot]), int(self.episode[slot])
+        )
+
+    def _place(self, slot: int) -> str:
+        return f"env {int(self.columns[slot])}, {self._episode_id(slot)}"
