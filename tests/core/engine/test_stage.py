@@ -25,7 +25,9 @@ def make(config: CountingConfig) -> tuple[Stage, CountingVecEnv]:
 def play(stage: Stage, recorder: Recorder, row: int = 0):
     slots = stage.slots()
     stage.send(slots, torch.zeros(len(slots), 2, 1))
-    return stage.receive(row, recorder)
+    received = stage.receive(row, recorder)
+    assert received is not None
+    return received
 
 
 @pytest.fixture
