@@ -117,11 +117,13 @@ class SyncRunner:
             self._profiler.begin(self._step + 1)
             self._train_step()
             due = runner.save_interval > 0 and self._step % runner.save_interval == 0
-            if self._collectives.any(flag=self._context.stop_requested()):
+            more = self._step < runner.max_steps
+            # A stop request during the last step leaves nothing to resume.
+            if more and self._collectives.any(flag=self._context.stop_requested()):
                 return "stopped"
             if self._out_of_time():
                 break
-            if due and self._step < runner.max_steps:
+            if due and more:
                 self._save()
             self._profiler.end(self._step)
         return "completed"

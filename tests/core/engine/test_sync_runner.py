@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from joyrlinf_core.engine import learner as learner_module
+from joyrlinf_core.engine.context import JobContext
 from joyrlinf_core.errors import NonFiniteError, RunFailedError
 from joyrlinf_core.observability.run_dir import RunDir
+from tests.core.engine import harness
 from tests.core.engine.harness import (
     largest_difference,
     make_config,
@@ -155,6 +158,20 @@ def test_time_limit_ends_the_run_with_a_checkpoint(policy: str, tmp_path: Path) 
     assert status == "completed"
     assert len(events.steps) == 1
     assert weights(tmp_path / "short", 1)
+
+
+@pytest.mark.parametrize(("max_steps", "status"), [(2, "stopped"), (1, "completed")])
+def test_a_stop_request_saves_and_stops_where_steps_are_left(
+    policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_steps: int, status: str
+) -> None:
+    def context(**fields: Any) -> JobContext:
+        return JobContext(**fields | {"stop_requested": lambda: True})
+
+    monkeypatch.setattr(harness, "JobContext", context)
+    config = make_config(actor__model__model_path=policy, runner__max_steps=max_steps)
+    ended, events = run(config, tmp_path / "run")
+    assert (ended, len(events.steps)) == (status, 1)
+    assert weights(tmp_path / "run", 1)
 
 
 def test_another_policy_in_the_update_is_noticed(
