@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,7 @@ def test_a_stop_request_saves_and_stops_where_steps_are_left(
     policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_steps: int, status: str
 ) -> None:
     def context(**fields: Any) -> JobContext:
-        return JobContext(**fields | {"stop_requested": lambda: True})
+        return replace(JobContext(**fields), stop_requested=lambda: True)
 
     monkeypatch.setattr(harness, "JobContext", context)
     config = make_config(actor__model__model_path=policy, runner__max_steps=max_steps)
