@@ -105,6 +105,7 @@ def run(
     args: dict[str, str] | None = None,
     rank: int = 0,
     world_size: int = 1,
+    device: str = "cpu",
 ) -> tuple[str, Collected]:
     """Run a job on one rank; return how it ended and its events."""
     torch.set_num_threads(1)
@@ -117,7 +118,7 @@ def run(
         run_dir=run_dir,
         rank=rank,
         world_size=world_size,
-        device=torch.device("cpu"),
+        device=torch.device(device),
         emitter=emitter,
         stop_requested=lambda: False,
     )
