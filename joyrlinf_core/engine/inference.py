@@ -76,7 +76,7 @@ class Inference:
         parts = [self._predict(inputs, draws, mode, piece) for piece in pieces]
         for _ in range(len(parts), self._least_calls):
             self._predict(inputs, draws, mode, slice(0, 1))
-        output = parts[0] if len(parts) == 1 else _concatenate(parts)
+        output = parts[0] if len(parts) == 1 else PolicyOutput.concatenate(parts)
         _check_finite(output, mode)
         return output
 
@@ -106,13 +106,3 @@ def _check_finite(output: PolicyOutput, mode: Mode) -> None:
                 f"the policy's {name} hold NaN or infinite numbers in {mode} mode",
                 fix="lower actor.optim.lr, or start from an earlier checkpoint",
             )
-
-
-def _concatenate(parts: list[PolicyOutput]) -> PolicyOutput:
-    values = [part.values for part in parts if part.values is not None]
-    return PolicyOutput(
-        actions=torch.cat([part.actions for part in parts]),
-        logprobs=torch.cat([part.logprobs for part in parts]),
-        values=torch.cat(values) if values else None,
-        replay={name: torch.cat([part.replay[name] for part in parts]) for name in parts[0].replay},
-    )

@@ -64,6 +64,21 @@ class PolicyOutput:
     values: Tensor | None
     replay: Mapping[str, Tensor] = field(default_factory=dict)
 
+    @classmethod
+    def concatenate(cls, parts: Sequence[PolicyOutput]) -> PolicyOutput:
+        """Return the rows of several outputs in one, in order."""
+        import torch
+
+        values = [part.values for part in parts if part.values is not None]
+        return cls(
+            actions=torch.cat([part.actions for part in parts]),
+            logprobs=torch.cat([part.logprobs for part in parts]),
+            values=torch.cat(values) if values else None,
+            replay={
+                name: torch.cat([part.replay[name] for part in parts]) for name in parts[0].replay
+            },
+        )
+
 
 @dataclass(frozen=True)
 class Evaluation:

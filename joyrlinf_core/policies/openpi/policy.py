@@ -136,7 +136,7 @@ class OpenPiPolicy:
         size = self.config.predict_micro_batch_size or total
         if size >= total:
             return run(inputs, draws)
-        return _concatenate(
+        return PolicyOutput.concatenate(
             [
                 run(_rows(inputs, start, size), _rows(draws, start, size))
                 for start in range(0, total, size)
@@ -391,13 +391,3 @@ def _pick(chain: Tensor, step: Tensor) -> Tensor:
 
 def _rows(tensors: Mapping[str, Tensor], start: int, size: int) -> dict[str, Tensor]:
     return {name: tensor[start : start + size] for name, tensor in tensors.items()}
-
-
-def _concatenate(parts: list[PolicyOutput]) -> PolicyOutput:
-    values = [part.values for part in parts if part.values is not None]
-    return PolicyOutput(
-        torch.cat([part.actions for part in parts]),
-        torch.cat([part.logprobs for part in parts]),
-        torch.cat(values) if values else None,
-        {name: torch.cat([part.replay[name] for part in parts]) for name in parts[0].replay},
-    )
