@@ -21,7 +21,7 @@ from joyrlinf_cli.console.summary import failure_lines, result_json, result_line
 from joyrlinf_cli.options import ConsoleKind
 from joyrlinf_core.config.schema import Config
 from joyrlinf_core.errors import ConfigError, ExitCode
-from joyrlinf_core.launcher.jobs import Finished, Jobs
+from joyrlinf_core.launcher.jobs import JobResult, Jobs
 from joyrlinf_core.plan.run_plan import Job
 
 
@@ -51,7 +51,7 @@ def resolved_config(
 
 
 def finish(
-    job: Job, start: Callable[[Jobs], Finished], *, console: ConsoleKind, as_json: bool
+    job: Job, start: Callable[[Jobs], JobResult], *, console: ConsoleKind, as_json: bool
 ) -> NoReturn:
     """Start a job, print its result and end the command with its exit code.
 

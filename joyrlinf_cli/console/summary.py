@@ -7,12 +7,12 @@ from typing import Any
 
 from joyrlinf_cli.console import figures
 from joyrlinf_core.launcher.digest import Digest
-from joyrlinf_core.launcher.jobs import Finished
+from joyrlinf_core.launcher.jobs import JobResult
 from joyrlinf_core.observability.events import EvalResult
 from joyrlinf_core.observability.reader import History, read_history
 
 
-def result_json(finished: Finished, job: str, seconds: float) -> dict[str, Any]:
+def result_json(finished: JobResult, job: str, seconds: float) -> dict[str, Any]:
     """Return the JSON document of a command.
 
     Args:
@@ -40,7 +40,7 @@ def result_json(finished: Finished, job: str, seconds: float) -> dict[str, Any]:
     }
 
 
-def result_lines(finished: Finished, job: str, seconds: float) -> list[str]:
+def result_lines(finished: JobResult, job: str, seconds: float) -> list[str]:
     """Return the summary of a job that ended without an error, as lines."""
     history = _history(finished)
     lines = [f"{job} {finished.outcome.state} in {figures.duration(seconds)}"]
@@ -87,7 +87,7 @@ def _error_json(digest: Digest) -> dict[str, Any]:
     return {**asdict(digest), "log": str(digest.log)}
 
 
-def _history(finished: Finished) -> History:
+def _history(finished: JobResult) -> History:
     return read_history(finished.run_dir.events) if finished.run_dir else History()
 
 

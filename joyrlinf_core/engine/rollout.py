@@ -50,7 +50,7 @@ class Rollout:
         self._plan = plan.batch
         self._timer = timer
         self._lockstep = lockstep
-        self._values = config.actor.model.add_value_head
+        self._has_value_head = config.actor.model.add_value_head
         self._inference = Inference(
             policy,
             context.device,
@@ -69,7 +69,7 @@ class Rollout:
                 first_column=s * size,
                 group_size=plan.batch.group_size,
                 seed=config.runner.seed,
-                final_frames=self._values,
+                final_frames=self._has_value_head,
             )
             for s, env in enumerate(envs)
         ]
@@ -148,7 +148,7 @@ class Rollout:
         """Wait for a stage's chunk; ask for the values that a bootstrap needs, and no others."""
         with self._timer("rollout/env_wait"):
             received = stage.receive(row, recorder)
-        if not self._values:
+        if not self._has_value_head:
             return
         need = self._bootstrap_rows(received, window_ends=window_ends)
         if not len(need) and not self._lockstep:

@@ -1,4 +1,4 @@
-"""The synchronous co-located loop: rollout -> advantages -> update -> schedule -> eval, save, log.
+"""The synchronous co-located loop: rollout -> learner.update -> eval -> log -> save.
 
 Every rank plays all three roles in turn on one copy of the weights.
 """
@@ -15,9 +15,9 @@ from joyrlinf_core.checkpoint.manifest import config_hash
 from joyrlinf_core.comm.collectives import Collectives
 from joyrlinf_core.engine.evaluator import Evaluator
 from joyrlinf_core.engine.learner import Learner
+from joyrlinf_core.engine.learning_watch import LearningWatch
 from joyrlinf_core.engine.metrics import reduce_metrics
 from joyrlinf_core.engine.rollout import Rollout
-from joyrlinf_core.engine.signal_watch import SignalWatch
 from joyrlinf_core.engine.simulators import build_stages, can_share
 from joyrlinf_core.errors import RunFailedError
 from joyrlinf_core.observability.events import (
@@ -76,7 +76,7 @@ class SyncRunner:
         if self._config.runner.resume_dir:
             self._restore(Path(self._config.runner.resume_dir))
         context.emitter.phase("simulators", self._step)
-        self._watch = SignalWatch(self._config.algorithm.dead_signal_steps, context.emitter)
+        self._watch = LearningWatch(self._config.algorithm.dead_signal_steps, context.emitter)
         with ExitStack() as opened:
             envs = build_stages(context, self._config.env.train, opened)
             self._rollout = Rollout(
@@ -213,7 +213,7 @@ class SyncRunner:
                 Warned(
                     code="JR603",
                     message=f"{directory} was written under another config",
-                    fix="`joyrl resume` lists what differs; the new values are used from here on",
+                    fix="look at what `joyrl resume` lists as different; the new values are used",
                 )
             )
         self._learner.load(checkpoint)

@@ -38,7 +38,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Finished:
+class JobResult:
     """A job that ran, or a policy that was there already.
 
     Attributes:
@@ -75,7 +75,7 @@ class Jobs:
         self._say = say
         self._worker = worker
 
-    def train(self, config: Config) -> Finished:
+    def train(self, config: Config) -> JobResult:
         """Train; first make the policy of the `sft` section where no other policy is named."""
         check_ready(config)
         build_plan(config, "train")
@@ -86,12 +86,12 @@ class Jobs:
             config = with_policy(config, made.policy)
         return self._run(config, "train")
 
-    def cached_policy(self, config: Config) -> Finished:
+    def cached_policy(self, config: Config) -> JobResult:
         """Return the policy of the `sft` section from the cache, or make it."""
         target = policy_cache.cached_policy(config)
         return self._make_policy(config, target, reuse=True)
 
-    def sft(self, config: Config, output: Path | None) -> Finished:
+    def sft(self, config: Config, output: Path | None) -> JobResult:
         """Make the policy of the `sft` section.
 
         Args:
@@ -106,7 +106,7 @@ class Jobs:
             raise UsageError(f"{output} exists", fix="name a directory that does not exist yet")
         return self._make_policy(config, target, reuse=False)
 
-    def evaluate(self, config: Config, *, policy: Path, checkpoint: Path | None) -> Finished:
+    def evaluate(self, config: Config, *, policy: Path, checkpoint: Path | None) -> JobResult:
         """Evaluate a policy directory, or a checkpoint of a run that started from it."""
         check_ready(config)
         args = {"policy": str(policy)}
@@ -114,7 +114,7 @@ class Jobs:
             args["checkpoint"] = str(checkpoint)
         return self._run(config, "eval", args)
 
-    def resume(self, config: Config, run_dir: RunDir, checkpoint: Path) -> Finished:
+    def resume(self, config: Config, run_dir: RunDir, checkpoint: Path) -> JobResult:
         """Continue a run in its own directory from one of its checkpoints."""
         check_ready(config)
         runner = config.runner.model_copy(update={"resume_dir": str(checkpoint)})
@@ -124,14 +124,14 @@ class Jobs:
         run_directory.write_inputs(run_dir, plan)
         return self._supervise(plan, run_dir)
 
-    def _make_policy(self, config: Config, target: Path, *, reuse: bool) -> Finished:
+    def _make_policy(self, config: Config, target: Path, *, reuse: bool) -> JobResult:
         def on_wait() -> None:
             self._say(f"another run is making the policy {target}; waiting for it")
 
         with policy_cache.reserved(target, on_wait):
             if reuse and not config.actor.model.check_directory(target):
                 self._say(f"using the policy that was made earlier: {target}")
-                return Finished(None, None, Outcome(int(ExitCode.OK), "completed"), target)
+                return JobResult(None, None, Outcome(int(ExitCode.OK), "completed"), target)
             self._say("no policy for this config yet: behaviour cloning makes it first")
             partial = policy_cache.fresh_partial(target)
             made = self._run(config, "sft", {"output": str(partial), "policy": str(target)})
@@ -139,20 +139,20 @@ class Jobs:
                 policy_cache.fresh_partial(target)
                 return made
             partial.rename(target)
-        return Finished(made.plan, made.run_dir, made.outcome, target)
+        return JobResult(made.plan, made.run_dir, made.outcome, target)
 
-    def _run(self, config: Config, job: Job, args: Mapping[str, str] | None = None) -> Finished:
+    def _run(self, config: Config, job: Job, args: Mapping[str, str] | None = None) -> JobResult:
         plan = build_plan(config, job, args)
         return self._supervise(plan, run_directory.create(plan))
 
-    def _supervise(self, plan: RunPlan, run_dir: RunDir) -> Finished:
+    def _supervise(self, plan: RunPlan, run_dir: RunDir) -> JobResult:
         listener = self._open_listener(plan, run_dir)
         try:
             outcome = supervise(plan, run_dir, listener, worker=self._worker)
         finally:
             listener.close()
         policy = plan.config.actor.model.model_path
-        return Finished(plan, run_dir, outcome, Path(policy) if policy else None)
+        return JobResult(plan, run_dir, outcome, Path(policy) if policy else None)
 
 
 def needs_policy(config: Config) -> bool:

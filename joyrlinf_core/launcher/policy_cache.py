@@ -54,6 +54,7 @@ def policy_key(config: Config) -> str:
         parts[name] = {key: value for key, value in parts[name].items() if key not in dropped}
     parts |= {
         "seed": config.runner.seed,
+        "ranks": config.cluster.component_placement,
         "precision": config.actor.precision,
         "recipe": RECIPE_VERSION,
     }

@@ -90,7 +90,7 @@ def supervise(
     if plan.placement.num_nodes > 1:
         raise UsageError(
             f"cluster.num_nodes is {plan.placement.num_nodes}, this command starts one node",
-            fix="run the command that --dry-run prints on each node",
+            fix="runs on several nodes are not started yet; set cluster.num_nodes: 1",
         )
     check_not_running(run_dir)
     for stale in (run_dir.stop_request, *run_dir.logs.glob("status_rank*.json")):

@@ -52,11 +52,6 @@ class RunDir:
         return self.root / "profiler"
 
     @property
-    def videos(self) -> Path:
-        """Videos."""
-        return self.root / "videos"
-
-    @property
     def checkpoints(self) -> Path:
         """Checkpoints."""
         return self.root / "checkpoints"

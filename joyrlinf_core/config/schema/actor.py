@@ -106,7 +106,7 @@ class FsdpConfig(Section):
     """How trainable parameters are spread over actor ranks."""
 
     strategy: Literal["auto", "ddp", "fsdp2"] = "auto"
-    """`ddp` replicates and averages gradients, `fsdp2` shards; `auto` shards above
+    """`ddp` replicates and sums gradients, `fsdp2` shards; `auto` shards above
     `shard_above_params`."""
 
     shard_above_params: int = Field(default=200_000_000, ge=0)

@@ -21,9 +21,6 @@ class LoggerConfig(Section):
     logger_backends: tuple[Literal["tensorboard", "wandb"], ...] = ("tensorboard",)
     """Metric sinks beside `events.jsonl`, which is always written."""
 
-    histogram_interval: int = Field(default=0, ge=0)
-    """Write histograms of ratios, advantages and rewards every this many steps; 0 never."""
-
 
 class RunnerConfig(Section):
     """The loop around rollout and update."""

@@ -1,7 +1,8 @@
 """What a rule is: one function, one code, the keys that it reads, a good and a bad example.
 
 Codes: JR0xx reading and schema (`config/`), JR1xx batch arithmetic, JR2xx placement and modes,
-JR3xx algorithm, JR4xx policy and its files, JR5xx run length, evaluation, saving, profiling.
+JR3xx algorithm, JR4xx policy and its files, JR5xx run length, evaluation, saving, profiling. JR6xx
+are warnings of a running job (`engine/`).
 """
 
 from __future__ import annotations

@@ -361,10 +361,10 @@ class OpenPiPolicy:
         of_x, of_v, std = (
             part[step][..., None, None] for part in (table.of_x, table.of_v, table.std)
         )
-        spread = None
+        entropy = None
         if self.model.noise_head is not None:
             std = self._learned_std(executed)[..., :d]
-            spread = sampler.entropy(std).mean(dim=(1, 2, 3))
+            entropy = sampler.entropy(std).mean(dim=(1, 2, 3))
         terms = sampler.log_prob(x_next, of_x * start + of_v * velocity, std)
         if self.config.joint_logprob:
             # The start is drawn from N(0, 1); it does not depend on the weights.
@@ -373,7 +373,7 @@ class OpenPiPolicy:
             terms = torch.cat((first, terms), dim=1)
         mean = self.config.joint_logprob and self.config.logprob_reduction == "mean"
         logprobs = terms.mean(dim=1) if mean else terms.sum(dim=1)
-        return Evaluation(logprobs, spread, self._values(features))
+        return Evaluation(logprobs, entropy, self._values(features))
 
 
 def beta_times(n: int, generator: torch.Generator) -> Tensor:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from joyrlinf_core.observability.emitter import Emitter
 
 
-class SignalWatch:
+class LearningWatch:
     """Counts dead steps and warns once each time a streak reaches the limit.
 
     Args:

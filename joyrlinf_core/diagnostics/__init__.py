@@ -1,1 +1,0 @@
-"""Checks of this machine and of a config; functions that return findings."""
