@@ -55,6 +55,14 @@ def assert_no_process_left(run_dir, ranks):
     wait_for(lambda: all(gone(pid) for pid in pids), seconds=15)
 
 
+@pytest.fixture
+def interruptible():
+    """Take Ctrl-C also where pytest itself was started in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def signal_when_ready(run_dir, numbers, between=0.5):
     def send():
         wait_for(lambda: (run_dir.root / "ready_rank0").exists())
@@ -118,7 +126,7 @@ def test_first_signal_saves_and_stops(make_plan, fake_worker):
     assert_no_process_left(run_dir, ranks=1)
 
 
-def test_second_signal_stops_now(make_plan, fake_worker):
+def test_second_signal_stops_now(make_plan, fake_worker, interruptible):
     plan = make_plan(behave="ignore_stop")
     run_dir = run_directory.create(plan)
     signal_when_ready(run_dir, [signal.SIGINT, signal.SIGINT])
