@@ -49,8 +49,13 @@ class PhaseTimer:
 
 
 def phases(seconds: dict[str, float]) -> dict[str, float]:
-    """Return the entries that don't lie inside another one; only these may be added up."""
-    return {name: value for name, value in seconds.items() if not _parents(name) & seconds.keys()}
+    """Return the seconds of each phase: its own entry, or what its parts add up to."""
+    total: dict[str, float] = {}
+    for name, value in seconds.items():
+        phase = name.split("/")[0]
+        if name == phase or (phase not in seconds and not _parents(name) & seconds.keys()):
+            total[phase] = total.get(phase, 0.0) + value
+    return total
 
 
 def _parents(name: str) -> set[str]:

@@ -51,6 +51,7 @@ def test_threads_share_a_timer():
     assert timer.pop() == {"a": 2000.0}
 
 
-def test_parts_of_a_phase_are_left_out():
-    seconds = {"rollout": 3.0, "rollout/predict": 1.0, "rollout/predict/x": 0.5, "update/y": 2.0}
-    assert phases(seconds) == {"rollout": 3.0, "update/y": 2.0}
+def test_a_phase_is_its_own_entry_or_the_sum_of_its_parts():
+    seconds = {"rollout": 3.0, "rollout/predict": 1.0, "rollout/predict/x": 0.5}
+    parts = {"update/y": 2.0, "update/y/z": 0.5, "update/x": 1.0}
+    assert phases(seconds | parts) == {"rollout": 3.0, "update": 3.0}
