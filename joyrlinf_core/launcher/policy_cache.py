@@ -20,23 +20,11 @@ RECIPE_VERSION = 1
 """Raise it when the same config begins to give another policy."""
 
 _IRRELEVANT: dict[str, frozenset[str]] = {
-    "env": frozenset(
-        {
-            "total_num_envs",
-            "max_steps_per_rollout_epoch",
-            "rollout_epoch",
-            "num_episodes",
-            "auto_reset",
-            "ignore_terminations",
-            "num_workers",
-            "infer_micro_batch_size",
-            "reward_coef",
-        }
-    ),
+    "env": frozenset({"ignore_terminations", "reward_coef"}),
     "model": frozenset({"model_path", "predict_micro_batch_size"}),
     "sft": frozenset({"log_interval", "eval_interval", "eval_episodes"}),
 }
-"""Keys that leave demonstrations and weights as they are."""
+"""Keys that leave demonstrations and weights as they are, beside `EnvConfig.schedule_keys`."""
 
 WAIT_SECONDS = 0.2
 
@@ -45,8 +33,9 @@ def policy_key(config: Config) -> str:
     """Return the cache key: equal for configs whose `sft` job gives the same policy."""
     if config.sft is None:
         raise AssertionError("only a config with an `sft` section has a key")
+    env = config.env.train
     parts: dict[str, Any] = {
-        "env": config.env.train.model_dump(mode="json"),
+        "env": env.model_dump(mode="json", exclude=set(env.schedule_keys)),
         "model": config.actor.model.model_dump(mode="json"),
         "sft": config.sft.model_dump(mode="json"),
     }

@@ -6,11 +6,11 @@ from joyrlinf_core.launcher.command import torchrun_command, worker_environment
 
 
 def test_one_node_meets_through_a_file(make_plan):
-    command = torchrun_command(make_plan(ranks=4), Path("/run"), rendezvous=Path("/tmp/meet"))
+    command = torchrun_command(make_plan(ranks=4), Path("/run"), rendezvous=Path("/meet"))
     text = " ".join(command)
     assert command[:3] == [sys.executable, "-m", "torch.distributed.run"]
     assert "--nnodes 1 --nproc-per-node 4" in text
-    assert "--rdzv-conf store_type=file --rdzv-endpoint /tmp/meet" in text
+    assert "--rdzv-conf store_type=file --rdzv-endpoint /meet" in text
     assert text.endswith("-m joyrlinf_core.worker /run")
 
 
