@@ -177,16 +177,16 @@ class Learner:
         self, flat: TrainBatch, rows: Tensor, divisor: float, *, counts: bool
     ) -> LossOutput:
         piece = flat.rows(rows).to(self._device)
-        evaluation = self._policy.evaluate(piece.inputs, piece.replay)
+        scores = self._policy.evaluate_actions(piece.inputs, piece.replay)
         inputs = LossInputs(
-            logprobs=evaluation.logprobs,
+            logprobs=scores.logprobs,
             old_logprobs=piece.prev_logprobs,
             advantages=piece.advantages,
             mask=piece.mask,
             weights=piece.weights,
             normaliser=divisor,
-            entropy=evaluation.entropy,
-            values=evaluation.values,
+            entropy=scores.entropy,
+            values=scores.values,
             old_values=piece.prev_values,
             returns=piece.returns,
         )

@@ -55,8 +55,8 @@ class PolicyOutput:
         actions: float32 [b, C, D], in the env's units.
         logprobs: float32 [b, C, D]; zeros in eval mode.
         values: float32 [b], or None without a value head.
-        replay: What `evaluate` needs to score these actions again, first axis b (denoise chains,
-            noised step).
+        replay: What `evaluate_actions` needs to score these actions again, first axis b (denoise
+            chains, noised step).
     """
 
     actions: Tensor
@@ -81,8 +81,8 @@ class PolicyOutput:
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """Result of `evaluate`, with gradients.
+class ActionScores:
+    """Result of `evaluate_actions`, with gradients: how the current weights rate stored actions.
 
     Attributes:
         logprobs: float32 [b, C, D] of the stored actions under the current weights.
@@ -113,8 +113,8 @@ class Sharding:
 class Policy(Protocol):
     """A policy: an `nn.Module` (reached as `module`) with these methods.
 
-    `evaluate` of what `predict` returned, under the same weights, gives the same log-probs to 1e-5
-    in float32.
+    `evaluate_actions` of what `predict` returned, under the same weights, gives the same log-probs
+    to 1e-5 in float32.
     """
 
     config: ModelConfig
@@ -144,7 +144,7 @@ class Policy(Protocol):
         """
         ...
 
-    def evaluate(self, inputs: Inputs, replay: Mapping[str, Tensor]) -> Evaluation:
+    def evaluate_actions(self, inputs: Inputs, replay: Mapping[str, Tensor]) -> ActionScores:
         """Score stored actions under the current weights, with gradients."""
         ...
 

@@ -117,11 +117,13 @@ def test_recomputed_logprobs_equal_rollout_logprobs(tmp_path):
     generator = torch.Generator().manual_seed(0)
     inputs = {"state": torch.randn(5, 4, generator=generator)}
     output = policy.predict(inputs, policy.draw(generator, 5), "train")
-    again = policy.evaluate(inputs, output.replay)
+    again = policy.evaluate_actions(inputs, output.replay)
     torch.testing.assert_close(again.logprobs, output.logprobs)
     assert output.actions.shape == (5, 3, 2)
 
     policy.save(tmp_path / "policy")
     assert model.check_directory(tmp_path / "policy") == []
     loaded = model.load(tmp_path / "policy")
-    torch.testing.assert_close(loaded.evaluate(inputs, output.replay).logprobs, output.logprobs)
+    torch.testing.assert_close(
+        loaded.evaluate_actions(inputs, output.replay).logprobs, output.logprobs
+    )

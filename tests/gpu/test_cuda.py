@@ -89,9 +89,9 @@ def test_sharded_training_on_one_device(policy: str, tmp_path: Path) -> None:
         on_device = {k: v.cuda() for k, v in inputs.items()}
         draws = {k: v.cuda() for k, v in model.draw(torch.Generator(), count).items()}
         output = model.predict(on_device, draws, "train")
-        evaluation = model.evaluate(on_device, output.replay)
-        assert torch.allclose(evaluation.logprobs, output.logprobs, atol=1e-4)
-        evaluation.logprobs.sum().backward()
+        scores = model.evaluate_actions(on_device, output.replay)
+        assert torch.allclose(scores.logprobs, output.logprobs, atol=1e-4)
+        scores.logprobs.sum().backward()
         gradients = [p.grad for _, p in model.trainable_parameters() if p.grad is not None]
         assert gradients
     finally:

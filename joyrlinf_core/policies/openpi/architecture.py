@@ -18,8 +18,8 @@ class Architecture:
     """Every size that a weight's shape depends on; the defaults are Pi0's published ones.
 
     Attributes:
-        family: `pi0` puts the state into the suffix as one token and fuses time by an MLP; `pi05`
-            has no state token and adapts every norm of the expert to the time.
+        family: `pi0` puts the state before the actions as one token and fuses time by an MLP;
+            `pi05` has no state token and adapts every norm of the expert to the time.
         image_size: Side of a square picture in pixels.
         patch_size: Side of a vision patch in pixels.
         vision_width: Width of the vision tower.

@@ -3,9 +3,17 @@
 Letters: b rows, V cameras, L prompt tokens, n denoise points of one row, H horizon, A action width,
 W width of the expert. Times run from 1 (noise) to 0 (data); the velocity is noise - action.
 
-The suffix never writes into the prefix, so one prefix serves every denoise step. Pi0's state token
-sees the prefix and itself, neither actions nor time: its keys and values are computed once as well
-and stand behind the prefix, so that action tokens need no mask.
+Calls, in order; the first three once per observation, the last two once per denoise step:
+
+    cache = model.prefix(images, tokens, counts)        language model over pictures and prompt
+    cache = model.with_state(cache, state)              Pi0: the state token; Pi0.5: nothing
+    condition = model.condition(times)                  what the expert needs of all times
+    features = model.features(cache, x, condition[i])   expert over the noisy actions x
+    velocity = model.velocity(features)                 to step x; `noise`, `value` read them too
+
+Action tokens never write into the cache, so one serves every denoise step. Pi0's state token sees
+the prefix and itself, neither actions nor time: its keys and values are computed once as well and
+stand behind the prefix, so that action tokens need no mask.
 """
 
 from __future__ import annotations
@@ -29,8 +37,8 @@ SHORTEST_PERIOD, LONGEST_PERIOD = 4e-3, 4.0
 
 
 @dataclass(frozen=True)
-class Context:
-    """What the suffix attends to.
+class PrefixCache:
+    """What action tokens attend to: keys and values of pictures, prompt and Pi0's state.
 
     Attributes:
         layers: Keys and values of each layer, s tokens.
@@ -70,7 +78,7 @@ class OpenPiModel(nn.Module):
 
     Args:
         architecture: Sizes.
-        value_head: Add a value head on the suffix features.
+        value_head: Add a value head on the expert's features.
         noise_head: Add a head for the noise level of `flow_noise`.
     """
 
@@ -116,8 +124,8 @@ class OpenPiModel(nn.Module):
         device = self.action_in_proj.weight.device.type
         return torch.autocast(device, self.autocast_dtype, enabled=enabled)
 
-    def prefix(self, images: Tensor, tokens: Tensor, counts: Tensor) -> Context:
-        """Encode pictures and prompt.
+    def prefix(self, images: Tensor, tokens: Tensor, counts: Tensor) -> PrefixCache:
+        """Encode pictures and prompt; `with_state` comes next.
 
         Args:
             images: uint8 [b, V, h, w, 3]. A camera that is not there is left out, which equals
@@ -130,7 +138,7 @@ class OpenPiModel(nn.Module):
                 return self._prefix(images, tokens, counts)
         return self._prefix(images, tokens, counts)
 
-    def _prefix(self, images: Tensor, tokens: Tensor, counts: Tensor) -> Context:
+    def _prefix(self, images: Tensor, tokens: Tensor, counts: Tensor) -> PrefixCache:
         b, cameras = images.shape[:2]
         shortest, longest = torch.stack(torch.aminmax(counts)).tolist()
         tokens = tokens[:, :longest].long()
@@ -149,7 +157,7 @@ class OpenPiModel(nn.Module):
                 mask = (positions < length[:, None])[:, None, None, :]
             factors = rotation(positions, self.architecture.head_dim)
             layers = self.vlm.keys_values(x, factors, mask=mask)
-        return Context(layers, length, mask, self._factors(length, device=x.device))
+        return PrefixCache(layers, length, mask, self._factors(length, device=x.device))
 
     def _see(self, images: Tensor) -> Tensor:
         """Return the vision features of uint8 [m, h, w, 3]: [m, tokens, vision width]."""
@@ -163,26 +171,26 @@ class OpenPiModel(nn.Module):
         hidden = self.vision.encoder(inputs_embeds=x).last_hidden_state
         return self.vision.post_layernorm(hidden)
 
-    def with_state(self, context: Context, state: Tensor) -> Context:
-        """Return the context with Pi0's state token behind it; Pi0.5's as it is.
+    def with_state(self, cache: PrefixCache, state: Tensor) -> PrefixCache:
+        """Return the cache with Pi0's state token behind it; Pi0.5's as it is.
 
         Args:
-            context: From `prefix`.
+            cache: From `prefix`.
             state: float32 [b, state width], normalised and padded.
         """
         if self.architecture.family == "pi05":
-            return context
+            return cache
         with self.autocast(enabled=False):
             token = self.state_proj(state).unsqueeze(1)
-        mask = context.mask
+        mask = cache.mask
         if mask is not None:
             mask = F.pad(mask, (0, 1), value=True)
         # The state takes the first position behind the prefix.
-        first = Rotation(*(part[..., :1, :, :] for part in context.factors))
+        first = Rotation(*(part[..., :1, :, :] for part in cache.factors))
         with self.autocast():
-            layers = self.expert.keys_values(token, first, context.layers, mask)
-        length = context.length + 1
-        return Context(layers, length, mask, self._factors(length, device=token.device))
+            layers = self.expert.keys_values(token, first, cache.layers, mask)
+        length = cache.length + 1
+        return PrefixCache(layers, length, mask, self._factors(length, device=token.device))
 
     def condition(self, times: Tensor) -> Tensor:
         """Return what the expert needs of the times float32 [m].
@@ -199,13 +207,13 @@ class OpenPiModel(nn.Module):
             hidden = F.silu(self.time_mlp_in(embedding))
             return self.expert.conditions(F.silu(self.time_mlp_out(hidden)))
 
-    def features(self, context: Context, x: Tensor, condition: Tensor) -> Tensor:
+    def features(self, cache: PrefixCache, x: Tensor, condition: Tensor) -> Tensor:
         """Run the expert at n denoise points of each row.
 
-        The points of a row share its context and do not see each other.
+        The points of a row share its cache and do not see each other.
 
         Args:
-            context: From `with_state`.
+            cache: From `with_state`.
             x: float32 [b, n, H, A], noisy actions.
             condition: Rows of `condition`, [b or 1, n, ...].
 
@@ -225,15 +233,15 @@ class OpenPiModel(nn.Module):
                 if n > 1:
                     condition = condition.repeat_interleave(horizon, dim=1)
                 modulations = [Modulation(*part.chunk(3, dim=-1)) for part in condition.unbind(2)]
-        factors = context.factors
+        factors = cache.factors
         if n > 1:
             factors = Rotation(*(torch.cat([part] * n, dim=-3) for part in factors))
         with self.autocast():
             out = self.expert(
                 tokens.flatten(1, 2),
                 factors,
-                context.layers,
-                _points_mask(context, n, horizon),
+                cache.layers,
+                _points_mask(cache, n, horizon),
                 modulations,
             )
         return out.float().view(b, n, horizon, width)
@@ -268,18 +276,18 @@ def embed_time(times: Tensor, width: int) -> Tensor:
     return torch.cat((angle.sin(), angle.cos()), dim=-1).float()
 
 
-def _points_mask(context: Context, n: int, horizon: int) -> Tensor | None:
-    """Return which keys action tokens see: the valid context and their own block."""
+def _points_mask(cache: PrefixCache, n: int, horizon: int) -> Tensor | None:
+    """Return which keys action tokens see: the valid part of the cache and their own block."""
     if n == 1:
-        return None if context.mask is None else F.pad(context.mask, (0, horizon), value=True)
-    keys = context.layers[0].keys
+        return None if cache.mask is None else F.pad(cache.mask, (0, horizon), value=True)
+    keys = cache.layers[0].keys
     block = torch.arange(n, device=keys.device).repeat_interleave(horizon)
     own = (block[:, None] == block[None, :])[None, None]
     size = keys.shape[2]
-    if context.mask is None:
+    if cache.mask is None:
         before = own.new_ones((1, 1, n * horizon, size))
     else:
-        before = context.mask.expand(-1, -1, n * horizon, -1)
+        before = cache.mask.expand(-1, -1, n * horizon, -1)
     return torch.cat((before, own.expand(before.shape[0], -1, -1, -1)), dim=-1)
 
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor, nn
 
-from joyrlinf_core.policies.base import Evaluation, Inputs, NormStats, PolicyOutput, Sharding
+from joyrlinf_core.policies.base import ActionScores, Inputs, NormStats, PolicyOutput, Sharding
 from joyrlinf_core.policies.openpi import sampler
 from joyrlinf_core.policies.openpi.checkpoint import write_policy
 from joyrlinf_core.policies.openpi.gemma import AdaptiveRmsNorm
-from joyrlinf_core.policies.openpi.model import Context, OpenPiModel
+from joyrlinf_core.policies.openpi.model import OpenPiModel, PrefixCache
 from joyrlinf_core.policies.openpi.normalizer import Normalizer
 from joyrlinf_core.policies.openpi.prompts import PromptEncoder
 from joyrlinf_core.policies.openpi.settings import Settings
@@ -143,15 +143,15 @@ class OpenPiPolicy:
             ]
         )
 
-    def evaluate(self, inputs: Inputs, replay: Mapping[str, Tensor]) -> Evaluation:
+    def evaluate_actions(self, inputs: Inputs, replay: Mapping[str, Tensor]) -> ActionScores:
         """Score stored actions under the current weights, with gradients."""
         x = replay["x"]
         with self.model.autocast():
-            context = self._context(inputs)
+            cache = self._prefix_cache(inputs)
             table = self._table(x.device)
             condition = self.model.condition(table.times)
             step = self._scored_steps(replay, x.device)
-            features = self.model.features(context, x, condition[step])
+            features = self.model.features(cache, x, condition[step])
             return self._score(features, x, replay["x_next"], step)
 
     def sft_loss(
@@ -193,9 +193,9 @@ class OpenPiPolicy:
         t = times[:, None, None]
         x = t * noise + (1 - t) * target
         with self.model.autocast():
-            context = self._context(inputs)
+            cache = self._prefix_cache(inputs)
             condition = self.model.condition(times).unsqueeze(1)
-            features = self.model.features(context, x.unsqueeze(1), condition).squeeze(1)
+            features = self.model.features(cache, x.unsqueeze(1), condition).squeeze(1)
             velocity = self.model.velocity(features)[..., :d]
         return (velocity - (noise - target)[..., :d]).square()
 
@@ -246,9 +246,9 @@ class OpenPiPolicy:
         for parameter in frozen:
             parameter.requires_grad_(False)
 
-    def _context(self, inputs: Inputs) -> Context:
-        context = self.model.prefix(inputs["images"], inputs["tokens"], inputs["token_count"])
-        return self.model.with_state(context, self._normalizer.state(inputs["state"]))
+    def _prefix_cache(self, inputs: Inputs) -> PrefixCache:
+        cache = self.model.prefix(inputs["images"], inputs["tokens"], inputs["token_count"])
+        return self.model.with_state(cache, self._normalizer.state(inputs["state"]))
 
     def _table(self, device: torch.device) -> sampler.StepTable:
         if device not in self._tables:
@@ -271,10 +271,10 @@ class OpenPiPolicy:
         of_x, of_v, std = self._transitions(table, step)
         states, features = [x], []
         with self.model.autocast():
-            context = self._context(inputs)
+            cache = self._prefix_cache(inputs)
             condition = self.model.condition(table.times)
             for index in range(self.config.num_steps):
-                hidden = self._features_at(context, x, condition, index)
+                hidden = self._features_at(cache, x, condition, index)
                 noise = draws["noise"][:, index if self.config.joint_logprob else 0]
                 scale = std[index]
                 if self.model.noise_head is not None:
@@ -289,19 +289,19 @@ class OpenPiPolicy:
         replay = {"x": before, "x_next": after[:, :, :chunk, : self.settings.action_dim].clone()}
         if not self.config.joint_logprob:
             replay["step"] = draws["step"]
-        evaluation = self._score(scored, before, replay["x_next"], step)
+        scores = self._score(scored, before, replay["x_next"], step)
         actions = self._normalizer.env_actions(x[:, :chunk])
-        return PolicyOutput(actions, evaluation.logprobs, evaluation.values, replay)
+        return PolicyOutput(actions, scores.logprobs, scores.values, replay)
 
     def _integrate(self, inputs: Inputs, draws: Draws) -> PolicyOutput:
         x = draws["x0"]
         table = self._table(x.device)
         features = []
         with self.model.autocast():
-            context = self._context(inputs)
+            cache = self._prefix_cache(inputs)
             condition = self.model.condition(table.times)
             for index in range(self.config.num_steps):
-                hidden = self._features_at(context, x, condition, index)
+                hidden = self._features_at(cache, x, condition, index)
                 x = x + table.ode * self.model.velocity(hidden)
                 if self.model.value_head is not None:
                     features.append(hidden)
@@ -309,10 +309,10 @@ class OpenPiPolicy:
         actions = self._normalizer.env_actions(x[:, : self.config.num_action_chunks])
         return PolicyOutput(actions, torch.zeros_like(actions), values)
 
-    def _features_at(self, context: Context, x: Tensor, condition: Tensor, index: int) -> Tensor:
+    def _features_at(self, cache: PrefixCache, x: Tensor, condition: Tensor, index: int) -> Tensor:
         """Return the expert's features [b, H, W] of x [b, H, A] at one denoise step."""
         rows = condition[None, index : index + 1]
-        return self.model.features(context, x.unsqueeze(1), rows).squeeze(1)
+        return self.model.features(cache, x.unsqueeze(1), rows).squeeze(1)
 
     def _transitions(self, table: sampler.StepTable, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the factors of x and v and the std of every step, each [K, b or 1, 1, 1].
@@ -344,7 +344,7 @@ class OpenPiPolicy:
         with self.model.autocast(enabled=False):
             return self.model.value(features.mean(dim=(1, 2)))
 
-    def _score(self, features: Tensor, x: Tensor, x_next: Tensor, step: Tensor) -> Evaluation:
+    def _score(self, features: Tensor, x: Tensor, x_next: Tensor, step: Tensor) -> ActionScores:
         """Return the log-prob of scored transitions, cut to the executed part.
 
         Args:
@@ -373,7 +373,7 @@ class OpenPiPolicy:
             terms = torch.cat((first, terms), dim=1)
         mean = self.config.joint_logprob and self.config.logprob_reduction == "mean"
         logprobs = terms.mean(dim=1) if mean else terms.sum(dim=1)
-        return Evaluation(logprobs, entropy, self._values(features))
+        return ActionScores(logprobs, entropy, self._values(features))
 
 
 def beta_times(n: int, generator: torch.Generator) -> Tensor:

@@ -62,7 +62,7 @@ def test_protocol_members_exist(policy):
         for name, value in vars(Policy).items()
         if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, property))
     }
-    assert members >= {"predict", "evaluate", "module", "save"}
+    assert members >= {"predict", "evaluate_actions", "module", "save"}
     missing = [
         name for name in members | {"config", "ratio_tolerance"} if not hasattr(policy, name)
     ]
@@ -89,15 +89,15 @@ def test_shapes_and_types(policy, config, env, observe, rng):
     assert not output.logprobs.any()
     replay = policy.predict(inputs, draws, "train").replay
     assert all(tensor.shape[0] == b for tensor in replay.values())
-    evaluation = policy.evaluate(inputs, replay)
-    assert evaluation.logprobs.shape == (b, chunk, d)
-    assert evaluation.logprobs.requires_grad
+    scores = policy.evaluate_actions(inputs, replay)
+    assert scores.logprobs.shape == (b, chunk, d)
+    assert scores.logprobs.requires_grad
 
 
 def test_recomputed_logprobs_equal_those_of_the_rollout(policy, observe, rng):
     inputs = policy.prepare(observe(6, tasks=2))
     output = policy.predict(inputs, policy.draw(rng(), 6), "train")
-    again = policy.evaluate(inputs, output.replay).logprobs
+    again = policy.evaluate_actions(inputs, output.replay).logprobs
     torch.testing.assert_close(again, output.logprobs, atol=1e-5, rtol=0)
     ratio = (again - output.logprobs).sum(dim=(1, 2)).exp()
     assert (ratio - 1).abs().max() < policy.ratio_tolerance
@@ -141,7 +141,7 @@ def test_gradients_reach_the_trainable_parameters_and_no_others(policy, observe,
     valid = torch.ones((b, horizon), dtype=torch.bool)
     policy.sft_loss(inputs, actions, valid, rng(1)).backward()
     replay = policy.predict(inputs, policy.draw(rng(), b), "train").replay
-    policy.evaluate(inputs, replay).logprobs.sum().backward()
+    policy.evaluate_actions(inputs, replay).logprobs.sum().backward()
     trainable = dict(policy.trainable_parameters())
     assert trainable
     for name, parameter in policy.module.named_parameters():

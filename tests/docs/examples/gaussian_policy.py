@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Literal
 
 from joyrlinf_core.config.schema import EnvConfig, ModelConfig
 from joyrlinf_core.errors import CheckpointError
-from joyrlinf_core.policies.base import Evaluation, Inputs, Mode, NormStats, PolicyOutput, Sharding
+from joyrlinf_core.policies.base import (
+    ActionScores,
+    Inputs,
+    Mode,
+    NormStats,
+    PolicyOutput,
+    Sharding,
+)
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor, nn
@@ -89,8 +96,8 @@ class GaussianPolicy:
         actions = mean + self.config.std * draws["noise"]
         return PolicyOutput(actions, self._logprobs(mean, actions), None, {"actions": actions})
 
-    def evaluate(self, inputs: Inputs, replay: Mapping[str, Tensor]) -> Evaluation:
-        return Evaluation(self._logprobs(self._mean(inputs), replay["actions"]), None, None)
+    def evaluate_actions(self, inputs: Inputs, replay: Mapping[str, Tensor]) -> ActionScores:
+        return ActionScores(self._logprobs(self._mean(inputs), replay["actions"]), None, None)
 
     def sft_loss(
         self, inputs: Inputs, actions: Tensor, valid: Tensor, generator: Generator

@@ -197,8 +197,8 @@ def _no_post_norm(model, monkeypatch):
 def _state_sees_nothing_but_itself(model, monkeypatch):
     real = model.with_state
 
-    def blind(context, state):
-        return real(context, torch.zeros_like(state))
+    def blind(cache, state):
+        return real(cache, torch.zeros_like(state))
 
     monkeypatch.setattr(model, "with_state", blind)
 

@@ -31,7 +31,7 @@ def rollout(policy, observe, rng, n=6, tasks=2, mode="train"):
 def test_recompute_equals_rollout(build, observe, rng, variant, keys, tasks):
     policy = build(variant, add_value_head=True, **keys)
     inputs, _, output = rollout(policy, observe, rng, tasks=tasks)
-    again = policy.evaluate(inputs, output.replay)
+    again = policy.evaluate_actions(inputs, output.replay)
     assert output.logprobs.std() > 0.01
     torch.testing.assert_close(again.logprobs, output.logprobs, atol=1e-5, rtol=0)
     torch.testing.assert_close(again.values, output.values, atol=1e-5, rtol=0)
@@ -53,13 +53,13 @@ def test_rollout_equals_a_plain_loop(build, observe, rng, variant, joint):
         single = {name: tensor[row : row + 1] for name, tensor in inputs.items()}
         x, total = draws["x0"][row], torch.zeros(chunk, d)
         with torch.no_grad():
-            context = policy._context(single)
+            cache = policy._prefix_cache(single)
             if joint:
                 total += torch.distributions.Normal(0, 1).log_prob(x[:chunk, :d])
             for index in range(steps):
                 t = 1 - index * delta
                 condition = model.condition(torch.tensor([t]))[None]
-                v = model.velocity(model.features(context, x[None, None], condition))[0, 0]
+                v = model.velocity(model.features(cache, x[None, None], condition))[0, 0]
                 if not joint and index != int(draws["step"][row]):
                     x = x - delta * v
                     continue
@@ -93,10 +93,10 @@ def test_eval_integrates_the_ode(build, observe, rng, variant):
     inputs, draws, output = rollout(policy, observe, rng, mode="eval")
     x = draws["x0"]
     with torch.no_grad():
-        context = policy._context(inputs)
+        cache = policy._prefix_cache(inputs)
         for index in range(3):
             condition = policy.model.condition(torch.tensor([1 - index / 3]))[None]
-            features = policy.model.features(context, x[:, None], condition)
+            features = policy.model.features(cache, x[:, None], condition)
             x = x - policy.model.velocity(features)[:, 0] / 3
     torch.testing.assert_close(output.actions, x[:, :2, :3], atol=1e-5, rtol=0)
     quiet = dict(draws) | {"noise": draws["noise"] * 0}
@@ -172,7 +172,7 @@ def test_action_padding_does_not_enter_the_log_prob(build, observe, rng):
     inputs, _, output = rollout(policy, observe, rng)
     with torch.no_grad():
         policy.model.action_out_proj.bias[3:] += 5
-    again = policy.evaluate(inputs, output.replay)
+    again = policy.evaluate_actions(inputs, output.replay)
     torch.testing.assert_close(again.logprobs, output.logprobs, atol=1e-5, rtol=0)
 
 
@@ -184,7 +184,7 @@ def test_expert_only_freezes_the_prefix(build, observe, rng):
         n for n in names if ".vision." in n or ".vlm." in n or ".embed." in n or ".mm." in n
     ]
     inputs, _, output = rollout(policy, observe, rng)
-    policy.evaluate(inputs, output.replay).logprobs.sum().backward()
+    policy.evaluate_actions(inputs, output.replay).logprobs.sum().backward()
     for name, parameter in policy.module.named_parameters():
         assert (parameter.grad is not None) == (name in names), name
 
@@ -193,7 +193,7 @@ def test_expert_only_freezes_the_prefix(build, observe, rng):
 def test_gradient_reaches_value_and_noise_heads(build, observe, rng, variant):
     policy = build(variant, add_value_head=True, **MODES["flow-noise"])
     inputs, _, output = rollout(policy, observe, rng)
-    result = policy.evaluate(inputs, output.replay)
+    result = policy.evaluate_actions(inputs, output.replay)
     (result.logprobs.sum() + result.values.sum()).backward()
     missing = [name for name, parameter in policy.trainable_parameters() if parameter.grad is None]
     assert missing == []
@@ -204,7 +204,7 @@ def test_gradient_reaches_value_and_noise_heads(build, observe, rng, variant):
 def test_detached_critic_trains_only_its_head(build, observe, rng):
     policy = build(add_value_head=True, detach_critic_input=True)
     inputs, _, output = rollout(policy, observe, rng)
-    policy.evaluate(inputs, output.replay).values.sum().backward()
+    policy.evaluate_actions(inputs, output.replay).values.sum().backward()
     reached = {name for name, p in policy.module.named_parameters() if p.grad is not None}
     assert reached
     assert all("value_head" in name for name in reached)
@@ -223,7 +223,7 @@ def test_gradient_checkpointing_changes_no_gradient(build, observe, rng, variant
     for enabled in (False, True):
         policy.set_gradient_checkpointing(enabled=enabled)
         policy.module.zero_grad()
-        policy.evaluate(inputs, output.replay).logprobs.sum().backward()
+        policy.evaluate_actions(inputs, output.replay).logprobs.sum().backward()
         grads.append([p.grad.clone() for _, p in policy.trainable_parameters()])
     for plain, recomputed in zip(*grads, strict=True):
         torch.testing.assert_close(recomputed, plain, atol=1e-6, rtol=1e-5)
@@ -239,7 +239,7 @@ def test_bf16_keeps_islands_and_ratio(build, observe, rng, variant, frozen):
     assert output.actions.dtype == output.logprobs.dtype == torch.float32
     error = (output.actions - exact.actions).abs().max()
     assert 0 < error < 0.2
-    again = policy.evaluate(inputs, output.replay)
+    again = policy.evaluate_actions(inputs, output.replay)
     assert again.logprobs.dtype == torch.float32
     ratio = (again.logprobs - output.logprobs).sum((1, 2)).exp()
     assert (ratio - 1).abs().max() < policy.ratio_tolerance
@@ -261,7 +261,7 @@ def test_flow_loss_target(build, observe, rng, monkeypatch):
     perfect[..., 3:] = 99
     seen = []
 
-    def features(context, x, condition):
+    def features(cache, x, condition):
         seen.append(x)
         return torch.zeros(4, 1, 4, policy.settings.architecture.expert_width)
 
