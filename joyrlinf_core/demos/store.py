@@ -47,6 +47,8 @@ class DemoMeta(BaseModel):
     """Env steps between two pictures."""
     steps_after_success: int
     """Env steps that an episode went on after success."""
+    max_episode_steps: int
+    """Env steps after which an episode was given up."""
     attempted: tuple[int, ...] | None
     """Episodes that the expert played, per task, failures included; null where unknown."""
     episodes: tuple[int, ...]
@@ -199,6 +201,7 @@ def _describe(
         expert_noise=sft.expert_noise,
         frame_stride=sft.frame_stride,
         steps_after_success=sft.steps_after_success,
+        max_episode_steps=env.max_episode_steps,
         attempted=tried,
         episodes=tuple(sum(at == task for at, _, _, _ in counts) for task in tasks),
         success_rate=rate,

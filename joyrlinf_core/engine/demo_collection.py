@@ -13,7 +13,7 @@ from joyrlinf_core.errors import RunFailedError
 if TYPE_CHECKING:
     from joyrlinf_core.batch.demonstration import Demonstration
     from joyrlinf_core.comm.collectives import Collectives
-    from joyrlinf_core.config.schema import SftConfig
+    from joyrlinf_core.config.schema import EnvConfig, SftConfig
     from joyrlinf_core.engine.context import JobContext
 
 
@@ -42,9 +42,16 @@ def gather_demonstrations(
     if not demonstrations:
         raise RunFailedError(
             f"none of {sft.num_demos} scripted episodes was successful",
-            fix="lower sft.expert_noise or raise env.train.max_episode_steps",
+            fix="lower sft.expert_noise or raise sft.max_episode_steps",
         )
     return demonstrations
+
+
+def _demo_env(env: EnvConfig, sft: SftConfig) -> EnvConfig:
+    """Return the env section with the time limit of scripted episodes."""
+    if sft.max_episode_steps is None:
+        return env
+    return env.model_copy(update={"max_episode_steps": sft.max_episode_steps})
 
 
 def _collect(
@@ -52,7 +59,7 @@ def _collect(
 ) -> None:
     """Play this rank's share of the scripted episodes and store the successful ones."""
     config = context.plan.config
-    env, seed = config.env.train, config.runner.seed
+    env, seed = _demo_env(config.env.train, sft), config.runner.seed
     mine = range(collectives.rank, sft.num_demos, collectives.world_size)
     found = collect(
         env,
@@ -71,7 +78,7 @@ def _collect(
 
 def _merge(parts: list[Path], directory: Path, context: JobContext, sft: SftConfig) -> None:
     """Write the ranks' demonstrations as one set, in the order of their numbers."""
-    env, seed = context.plan.config.env.train, context.plan.config.runner.seed
+    env, seed = _demo_env(context.plan.config.env.train, sft), context.plan.config.runner.seed
     attempted = [env.demo_episode(seed, index) for index in range(sft.num_demos)]
     place = {episode: index for index, episode in enumerate(attempted)}
     demonstrations = sorted(

@@ -110,6 +110,12 @@ class MetaWorldConfig(EnvConfig):
         """(1, image_size, image_size, 3)."""
         return (1, self.image_size, self.image_size, 3)
 
+    @property
+    def largest_return(self) -> float:
+        """`reward_coef` for the one rewarded step, or the dense reward's 10 at every step."""
+        steps = 10.0 * self.max_episode_steps if self.reward_mode == "dense" else 1.0
+        return self.reward_coef * steps
+
     def train_episode(self, seed: int, group: int, k: int) -> EpisodeId:
         """Return the k-th episode of a group; consecutive groups play the tasks in turn."""
         variation = _TRAINING[stream(seed, "train", group, k) % len(_TRAINING)]

@@ -4,6 +4,7 @@ from joyrlinf_core.config.schema.actor import FsdpConfig, ModelConfig, OptimConf
 from joyrlinf_core.config.schema.algorithm import AlgorithmConfig
 from joyrlinf_core.config.schema.cluster import ClusterConfig
 from joyrlinf_core.config.schema.env import EnvConfig, EpisodeId
+from joyrlinf_core.config.schema.footprint import Footprint, TensorSpec
 from joyrlinf_core.config.schema.profiler import ProfilerConfig
 from joyrlinf_core.config.schema.root import ActorConfig, Config, EnvSection, MetaConfig
 from joyrlinf_core.config.schema.runner import LoggerConfig, RunnerConfig
@@ -17,6 +18,7 @@ __all__ = [
     "EnvConfig",
     "EnvSection",
     "EpisodeId",
+    "Footprint",
     "FsdpConfig",
     "LoggerConfig",
     "MetaConfig",
@@ -26,4 +28,5 @@ __all__ = [
     "RolloutConfig",
     "RunnerConfig",
     "SftConfig",
+    "TensorSpec",
 ]

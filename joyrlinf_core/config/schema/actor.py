@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny
 
@@ -15,6 +15,7 @@ from joyrlinf_core.config.schema.base import Section
 
 if TYPE_CHECKING:
     from joyrlinf_core.config.schema.env import EnvConfig
+    from joyrlinf_core.config.schema.footprint import Footprint
     from joyrlinf_core.policies.base import NormStats, Policy
 
 
@@ -45,6 +46,32 @@ class ModelConfig(Section):
 
     add_value_head: bool = False
     """Add a value head; PPO needs it."""
+
+    missing_runtime: ClassVar[str] = ""
+    """Why policies of this family can be planned but not run in this version; empty: they run."""
+
+    expected_levels: ClassVar[tuple[str, str]] = ("chunk_level", "chunk_level")
+    """`algorithm.reward_type` and `algorithm.logprob_type` that the family is trained with."""
+
+    @property
+    def has_entropy(self) -> bool:
+        """Whether the policy's actions have an entropy that `algorithm.entropy_bonus` can raise."""
+        return False
+
+    @property
+    def planned_horizon(self) -> int | None:
+        """H: actions that one call predicts; None where only the policy directory tells."""
+        return None
+
+    def footprint(self, env: EnvConfig, *, gradient_checkpointing: bool) -> Footprint | None:
+        """Return what the policy stores and costs; None where the family does not tell.
+
+        Args:
+            env: Env whose sizes and prompts the policy takes.
+            gradient_checkpointing: Whether the update recomputes activations.
+        """
+        del env, gradient_checkpointing
+        return None
 
     @abstractmethod
     def create(self, env: EnvConfig, stats: NormStats, *, seed: int) -> Policy:

@@ -66,6 +66,9 @@ class EnvConfig(Section):
     reward_coef: float = Field(default=1.0, gt=0)
     """Factor on the reward; a success then returns this much."""
 
+    missing_runtime: ClassVar[str] = ""
+    """Why this simulator can be planned but not run in this version; empty: it runs."""
+
     schedule_keys: ClassVar[frozenset[str]] = frozenset(
         {
             "total_num_envs",
@@ -109,6 +112,11 @@ class EnvConfig(Section):
     @abstractmethod
     def image_shape(self) -> tuple[int, int, int, int]:
         """(V, H, W, 3): cameras, height, width, channels of one observation."""
+
+    @property
+    def largest_return(self) -> float | None:
+        """Largest return of an episode, `reward_coef` included; None where nothing bounds it."""
+        return None
 
     @abstractmethod
     def train_episode(self, seed: int, group: int, k: int) -> EpisodeId:

@@ -29,6 +29,10 @@ class SftConfig(Section):
     """Env steps that a demonstration goes on after success, so that chunks near the end have
     labels."""
 
+    max_episode_steps: int | None = Field(default=None, ge=1)
+    """Env steps that a scripted episode may take; None: `env.train.max_episode_steps`. A longer
+    limit keeps demonstrations that are slower than the task allows."""
+
     steps: int = Field(default=800, ge=1)
     """Optimizer steps."""
 

@@ -53,3 +53,16 @@ def test_no_successful_demonstration_is_said(tmp_path: Path) -> None:
     )
     with pytest.raises(RunFailedError, match="none of 2 scripted episodes"):
         run(config, tmp_path / "none", job="sft", args={"output": str(tmp_path / "p")})
+
+
+def test_demonstrations_may_take_longer_than_the_task_allows(tmp_path: Path) -> None:
+    from joyrlinf_core.demos import store
+
+    longer = SFT | {"max_episode_steps": 30, "steps": 1, "eval_episodes": 0, "expert_noise": 0.0}
+    config = make_config(
+        sft=longer, env__train__max_episode_steps=2, actor__model__num_action_chunks=2
+    )
+    run(config, tmp_path / "run", job="sft", args={"output": str(tmp_path / "p")})
+    demonstrations = store.read(tmp_path / "run" / "demos")
+    assert len(demonstrations) == SFT["num_demos"]
+    assert max(len(demo.actions) for demo in demonstrations) > 2
