@@ -1,7 +1,8 @@
 """Evaluation: fixed held-out episodes, each played exactly once, spread over ranks.
 
 The random numbers of an episode depend on its number alone, so two evaluations of one run are
-paired, and the number of ranks, stages and envs does not change a result.
+paired, and the number of ranks, stages and envs does not change a result. An episode that ended is
+a tuple (episode, success, env steps); slot and row are as in `rollout.py`.
 """
 
 from __future__ import annotations
@@ -170,7 +171,7 @@ class Evaluator:
         total = self._context.plan.batch.eval_episodes if episodes is None else episodes
         mine = list(range(self._collectives.rank, total, self._collectives.world_size))
         ended = self._play(mine, step)
-        gathered = [row for part in self._collectives.gather_json(ended) for row in part]
+        gathered = [episode for part in self._collectives.gather_json(ended) for episode in part]
         result = self._summary(gathered, step, label, time.perf_counter() - started)
         if self._collectives.is_main:
             self._context.emitter.emit(result)
@@ -221,23 +222,23 @@ class Evaluator:
         return {name: torch.cat([row[name] for row in rows]) for name in rows[0]}
 
     def _summary(
-        self, rows: list[tuple[int, bool, int]], step: int, label: str, seconds: float
+        self, ended: list[tuple[int, bool, int]], step: int, label: str, seconds: float
     ) -> EvalResult:
-        wins = sum(bool(success) for _, success, _ in rows)
-        interval = wilson(wins, len(rows))
+        wins = sum(bool(success) for _, success, _ in ended)
+        interval = wilson(wins, len(ended))
         prompts = self._config.task_prompts
         by_task: dict[str, list[bool]] = {}
-        for episode, success, _ in rows:
+        for episode, success, _ in ended:
             task = self._config.eval_episode(episode).task
             by_task.setdefault(prompts[task], []).append(bool(success))
         return EvalResult(
             step=step,
             label=label,
-            episodes=len(rows),
-            success_rate=wins / max(1, len(rows)),
+            episodes=len(ended),
+            success_rate=wins / max(1, len(ended)),
             ci_low=interval.low,
             ci_high=interval.high,
             per_task={name: sum(won) / len(won) for name, won in sorted(by_task.items())},
-            mean_steps=sum(steps for _, _, steps in rows) / max(1, len(rows)),
+            mean_steps=sum(steps for _, _, steps in ended) / max(1, len(ended)),
             seconds=seconds,
         )

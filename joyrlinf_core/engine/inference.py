@@ -49,19 +49,20 @@ class Inference:
 
     @torch.no_grad()
     def act(
-        self, observation: Observation, columns: Tensor, *, stream: tuple[int | str, ...]
+        self, observation: Observation, env_ids: Tensor, *, stream: tuple[int | str, ...]
     ) -> tuple[dict[str, Tensor], PolicyOutput]:
         """Explore in b envs.
 
         Args:
             observation: Of these envs, b rows.
-            columns: int64 [b], global env numbers; they choose the rows of the drawn numbers.
+            env_ids: int64 [b], numbers of the envs among those of all ranks; they choose from the
+                drawn random numbers.
             stream: (seed, names...) of the random stream of this decision.
 
         Returns:
             The policy's inputs on CPU (to be stored), and its output.
         """
-        draws = {name: value[columns] for name, value in self._draws(stream).items()}
+        draws = {name: value[env_ids] for name, value in self._draws(stream).items()}
         inputs = self._policy.prepare(observation)
         return inputs, self.forward(inputs, draws, "train")
 
@@ -72,20 +73,20 @@ class Inference:
         """Run the policy in micro-batches and check that its numbers are finite."""
         rows = len(next(iter(inputs.values())))
         size = self._micro_batch or rows
-        pieces = [slice(first, first + size) for first in range(0, rows, size)]
-        parts = [self._predict(inputs, draws, mode, piece) for piece in pieces]
-        for _ in range(len(parts), self._least_calls):
+        micro_batches = [slice(first, first + size) for first in range(0, rows, size)]
+        outputs = [self._predict(inputs, draws, mode, part) for part in micro_batches]
+        for _ in range(len(outputs), self._least_calls):
             self._predict(inputs, draws, mode, slice(0, 1))
-        output = parts[0] if len(parts) == 1 else PolicyOutput.concatenate(parts)
+        output = outputs[0] if len(outputs) == 1 else PolicyOutput.concatenate(outputs)
         _check_finite(output, mode)
         return output
 
     def _predict(
-        self, inputs: Mapping[str, Tensor], draws: Mapping[str, Tensor], mode: Mode, piece: slice
+        self, inputs: Mapping[str, Tensor], draws: Mapping[str, Tensor], mode: Mode, part: slice
     ) -> PolicyOutput:
         return self._policy.predict(
-            {name: value[piece].to(self._device) for name, value in inputs.items()},
-            {name: value[piece].to(self._device) for name, value in draws.items()},
+            {name: value[part].to(self._device) for name, value in inputs.items()},
+            {name: value[part].to(self._device) for name, value in draws.items()},
             mode,
         )
 

@@ -1,7 +1,7 @@
-"""`Recorder`: collects the rows of one rollout into a `RolloutBatch`.
+"""`Recorder`: collects what happened in one rollout into a `RolloutBatch`.
 
 Shapes: T chunk steps of all epochs, B columns of this rank, m rows of one call, C actions, D action
-    dims.
+dims. Column, t and row are as in `rollout.py`; methods write step t of the columns int64 [m].
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Recorder:
-    """Zero-initialised buffers, one row per chunk step and column.
+    """Buffers [T, B, ...] of zeros; what did not play stays zero.
 
     Args:
         t_eff: T, chunk steps of all epochs.
@@ -36,7 +36,7 @@ class Recorder:
         self._group = group
         self._inputs: dict[str, Tensor] = {}
         self._replay: dict[str, Tensor] = {}
-        self._rows: dict[str, Tensor] = {
+        self._fields: dict[str, Tensor] = {
             "rewards": torch.zeros(t_eff, columns, chunk),
             "dones": torch.zeros(t_eff, columns, chunk, dtype=torch.bool),
             "terminations": torch.zeros(t_eff, columns, chunk, dtype=torch.bool),
@@ -49,53 +49,53 @@ class Recorder:
         self.env_steps = 0
         self.policy_rows = 0
 
-    def write_episode(self, row: int, columns: Tensor, *, episode: Tensor, task: Tensor) -> None:
+    def write_episode(self, t: int, columns: Tensor, *, episode: Tensor, task: Tensor) -> None:
         """Record episode number and task int64 [m] of columns, whether they play or wait."""
-        self._rows["episode"][row, columns] = episode
-        self._rows["task"][row, columns] = task
+        self._fields["episode"][t, columns] = episode
+        self._fields["task"][t, columns] = task
 
     def write_decision(
         self,
-        row: int,
+        t: int,
         columns: Tensor,
         *,
         inputs: Mapping[str, Tensor],
         output: PolicyOutput,
         version: int,
     ) -> None:
-        """Record one policy call: `columns` int64 [m], everything else with first axis m."""
+        """Record one policy call; inputs and output have the first axis m."""
         for name, value in inputs.items():
-            self._buffer(self._inputs, name, value)[row, columns] = value
+            self._buffer(self._inputs, name, value)[t, columns] = value
         for name, value in output.replay.items():
-            self._buffer(self._replay, name, value)[row, columns] = value.cpu()
-        self._buffer(self._rows, "actions", output.actions)[row, columns] = output.actions.cpu()
+            self._buffer(self._replay, name, value)[t, columns] = value.cpu()
+        self._buffer(self._fields, "actions", output.actions)[t, columns] = output.actions.cpu()
         logprobs = output.logprobs
-        self._buffer(self._rows, "prev_logprobs", logprobs)[row, columns] = logprobs.cpu()
+        self._buffer(self._fields, "prev_logprobs", logprobs)[t, columns] = logprobs.cpu()
         if output.values is not None:
             values = output.values.cpu()
-            self._buffer(self._rows, "prev_values", values)[row, columns] = values
-        self._rows["played"][row, columns] = True
-        self._rows["versions"][row, columns] = version
+            self._buffer(self._fields, "prev_values", values)[t, columns] = values
+        self._fields["played"][t, columns] = True
+        self._fields["versions"][t, columns] = version
         self.policy_rows += len(columns)
 
-    def write_result(self, row: int, columns: Tensor, result: ChunkStep, dones: Tensor) -> None:
-        """Record what the simulators did with the chunk of this row."""
-        self._rows["rewards"][row, columns] = result.rewards
-        self._rows["dones"][row, columns] = dones
-        self._rows["terminations"][row, columns] = result.terminations
-        self._rows["success"][row, columns] = result.success
+    def write_result(self, t: int, columns: Tensor, result: ChunkStep, dones: Tensor) -> None:
+        """Record what the simulators did with the chunk of step t."""
+        self._fields["rewards"][t, columns] = result.rewards
+        self._fields["dones"][t, columns] = dones
+        self._fields["terminations"][t, columns] = result.terminations
+        self._fields["success"][t, columns] = result.success
         self.env_steps += int(result.steps.sum())
 
-    def write_next_values(self, row: int, columns: Tensor, values: Tensor) -> None:
-        """Record the value float32 [m] of the observation after the chunk of this row."""
-        self._buffer(self._rows, "next_values", values)[row, columns] = values.cpu()
+    def write_next_values(self, t: int, columns: Tensor, values: Tensor) -> None:
+        """Record the value float32 [m] of the observation after the chunk of step t."""
+        self._buffer(self._fields, "next_values", values)[t, columns] = values.cpu()
 
     def batch(self) -> RolloutBatch:
         """Return the recorded rollout."""
-        if "prev_values" in self._rows and "next_values" not in self._rows:
-            self._rows["next_values"] = torch.zeros(self._shape)
+        if "prev_values" in self._fields and "next_values" not in self._fields:
+            self._fields["next_values"] = torch.zeros(self._shape)
         return RolloutBatch(
-            inputs=self._inputs, replay=self._replay, group=self._group, **self._rows
+            inputs=self._inputs, replay=self._replay, group=self._group, **self._fields
         )
 
     def _buffer(self, table: dict[str, Tensor], name: str, value: Tensor) -> Tensor:

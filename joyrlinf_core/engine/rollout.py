@@ -1,6 +1,15 @@
-"""Rollout: the policy acts in the envs of this rank for R epochs of T chunk steps.
+"""Rollout: the policy acts in the envs of this rank, chunk step after chunk step.
 
 While the envs of one stage simulate a chunk, the policy infers for the next stage.
+
+Where things are, here and in `stage.py`, `recorder.py` and `inference.py`:
+
+- env id: number of an env among those of all ranks; it names the env's random numbers and group.
+- slot: place of an env in its stage, which is one vector env of this rank.
+- column: place of an env in this rank's batch, its second axis; stage after stage, slot by slot.
+- t: place of a chunk step in the batch, its first axis; counts on over the epochs of a rollout.
+- row: place in the result of one call, be it of the policy or of the simulators. Only slots that
+  play take part in a call, so row i is about `slots[i]`.
 """
 
 from __future__ import annotations
@@ -19,7 +28,8 @@ if TYPE_CHECKING:
 
     from joyrlinf_core.batch.rollout import RolloutBatch
     from joyrlinf_core.engine.context import JobContext
-    from joyrlinf_core.envs.base import ChunkStep, VecEnv
+    from joyrlinf_core.engine.stage import Received
+    from joyrlinf_core.envs.base import VecEnv
     from joyrlinf_core.observability.timers import PhaseTimer
     from joyrlinf_core.policies.base import Policy
 
@@ -59,13 +69,13 @@ class Rollout:
             lockstep_rows=plan.batch.envs_per_stage if lockstep else 0,
         )
         index = plan.placement.rollout_ranks.index(context.rank)
-        columns = torch.arange(plan.batch.envs_per_rank) + index * plan.batch.envs_per_rank
+        env_ids = torch.arange(plan.batch.envs_per_rank) + index * plan.batch.envs_per_rank
         size = plan.batch.envs_per_stage
         self.stages = [
             Stage(
                 env,
                 config.env.train,
-                columns=columns[s * size : (s + 1) * size],
+                env_ids=env_ids[s * size : (s + 1) * size],
                 first_column=s * size,
                 group_size=plan.batch.group_size,
                 seed=config.runner.seed,
@@ -73,12 +83,12 @@ class Rollout:
             )
             for s, env in enumerate(envs)
         ]
-        self._group = columns // plan.batch.group_size
+        self._group = env_ids // plan.batch.group_size
         self._seed = config.runner.seed
 
     @property
     def next_episode(self) -> int:
-        """First episode number that no slot has begun; resuming starts there under auto-reset."""
+        """First episode number that no env has begun; resuming starts there under auto-reset."""
         return max(int(stage.episode.max()) for stage in self.stages) + 1
 
     def collect(
@@ -98,92 +108,88 @@ class Rollout:
             self._plan.t_eff, self._plan.envs_per_rank, self._plan.chunk_size, self._group
         )
         for epoch in range(self._plan.rollout_epochs):
-            base = epoch * self._plan.chunk_steps
-            for t in range(self._plan.chunk_steps):
+            first = epoch * self._plan.chunk_steps
+            last = first + self._plan.chunk_steps - 1
+            for t in range(first, last + 1):
                 for stage in self.stages:
-                    if t == 0:
+                    if t == first:
                         with self._timer("rollout/reset"):
                             stage.begin_epoch(first_episode + epoch)
                     else:
-                        self._receive(stage, base + t - 1, recorder, step)
-                    self._decide(stage, base + t, recorder, step, version)
-                self._context.emitter.phase(
-                    "rollout", step, done=base + t + 1, total=self._plan.t_eff
-                )
+                        self._receive(stage, t - 1, recorder, step)
+                    self._decide(stage, t, recorder, step, version)
+                self._context.emitter.phase("rollout", step, done=t + 1, total=self._plan.t_eff)
             for stage in self.stages:
-                last = base + self._plan.chunk_steps - 1
-                self._receive(stage, last, recorder, step, window_ends=True)
+                self._receive(stage, last, recorder, step, epoch_ends=True)
         counters = {
             "env/steps": Metric(recorder.env_steps, kind="sum"),
             "rollout/policy_rows": Metric(recorder.policy_rows, kind="sum"),
         }
         return recorder.batch(), counters
 
-    def _decide(self, stage: Stage, row: int, recorder: Recorder, step: int, version: int) -> None:
+    def _decide(self, stage: Stage, t: int, recorder: Recorder, step: int, version: int) -> None:
         """Infer for the playing slots of a stage and start their chunk."""
+        recorder.write_episode(t, stage.columns, episode=stage.episode, task=stage.task)
         slots = stage.slots()
-        recorder.write_episode(row, stage.batch_columns, episode=stage.episode, task=stage.task)
-        if not len(slots) and not self._lockstep:
+        stream = (self._seed, "rollout", step, t)
+        if not len(slots):
+            self._idle_call(stage, "rollout/predict", stream)
             return
         with self._timer("rollout/predict"):
-            observation = stage.observe(slots if len(slots) else torch.tensor([0]))
-            columns = stage.columns[slots] if len(slots) else stage.columns[:1]
-            inputs, output = self._inference.act(
-                observation, columns, stream=(self._seed, "rollout", step, row)
-            )
-        if not len(slots):
-            return
+            observation = stage.observe(slots)
+            inputs, output = self._inference.act(observation, stage.env_ids[slots], stream=stream)
         recorder.write_decision(
-            row,
-            stage.batch_columns[slots],
-            inputs=inputs,
-            output=output,
-            version=version,
+            t, stage.columns[slots], inputs=inputs, output=output, version=version
         )
         stage.send(slots, output.actions.cpu())
 
     def _receive(
-        self, stage: Stage, row: int, recorder: Recorder, step: int, *, window_ends: bool = False
+        self, stage: Stage, t: int, recorder: Recorder, step: int, *, epoch_ends: bool = False
     ) -> None:
         """Wait for a stage's chunk; ask for the values that a bootstrap needs, and no others."""
         with self._timer("rollout/env_wait"):
-            received = stage.receive(row, recorder)
-        if not self._has_value_head:
-            return
-        need = self._bootstrap_rows(received, window_ends=window_ends)
-        if not len(need) and not self._lockstep:
-            return
-        with self._timer("rollout/bootstrap"):
-            self._bootstrap(stage, received, need, row, recorder, step)
-
-    @staticmethod
-    def _bootstrap_rows(received: tuple[ChunkStep, Tensor] | None, *, window_ends: bool) -> Tensor:
-        """Return the rows [m] of a result whose next value counts: cut by time limit or window."""
-        if received is None:
-            return torch.zeros(0, dtype=torch.int64)
-        result, _ = received
-        need = result.truncations.any(dim=1)
-        if window_ends:
-            need = need | ~(result.terminations | result.truncations).any(dim=1)
-        return need.nonzero().squeeze(1)
+            received = stage.receive(t, recorder)
+        if self._has_value_head:
+            self._bootstrap(stage, received, t, recorder, step, epoch_ends=epoch_ends)
 
     def _bootstrap(
         self,
         stage: Stage,
-        received: tuple[ChunkStep, Tensor] | None,
-        need: Tensor,
-        row: int,
+        received: Received | None,
+        t: int,
         recorder: Recorder,
         step: int,
+        *,
+        epoch_ends: bool,
     ) -> None:
-        if received is None or not len(need):
-            columns, observation = stage.columns[:1], stage.observe(torch.tensor([0]))
-        else:
-            result, slots = received
-            columns, observation = stage.columns[slots[need]], result.observation.rows(need)
-        _, output = self._inference.act(
-            observation, columns, stream=(self._seed, "bootstrap", step, row)
-        )
-        if received is not None and len(need) and output.values is not None:
-            _, slots = received
-            recorder.write_next_values(row, stage.batch_columns[slots[need]], output.values)
+        """Record the value of the observation after chunk step t where an episode was cut."""
+        stream = (self._seed, "bootstrap", step, t)
+        cut = _cut_rows(received, epoch_ends=epoch_ends)
+        if received is None or not len(cut):
+            self._idle_call(stage, "rollout/bootstrap", stream)
+            return
+        slots = received.slots[cut]
+        with self._timer("rollout/bootstrap"):
+            observation = received.result.observation.rows(cut)
+            _, output = self._inference.act(observation, stage.env_ids[slots], stream=stream)
+            if output.values is not None:
+                recorder.write_next_values(t, stage.columns[slots], output.values)
+
+    def _idle_call(self, stage: Stage, phase: str, stream: tuple[int | str, ...]) -> None:
+        """Call the policy for nothing where other ranks need this one's shards of the weights."""
+        if self._lockstep:
+            with self._timer(phase):
+                self._inference.act(
+                    stage.observe(torch.tensor([0])), stage.env_ids[:1], stream=stream
+                )
+
+
+def _cut_rows(received: Received | None, *, epoch_ends: bool) -> Tensor:
+    """Return the rows int64 [m] whose episode was cut by its time limit or by the epoch's end."""
+    if received is None:
+        return torch.zeros(0, dtype=torch.int64)
+    result = received.result
+    cut = result.truncations.any(dim=1)
+    if epoch_ends:
+        cut = cut | ~(result.terminations | result.truncations).any(dim=1)
+    return cut.nonzero().squeeze(1)

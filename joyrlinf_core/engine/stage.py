@@ -1,12 +1,12 @@
 """`Stage`: the envs of one rank that simulate together while the policy infers for another stage.
 
-Owns which slots play, what they last saw and which episode they are in; writes rows into the
-recorder.
+Owns which slots play, what they last saw and which episode they are in; writes what they did into
+the recorder. Slot, column, env id, t and row are as in `rollout.py`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -21,6 +21,18 @@ if TYPE_CHECKING:
     from joyrlinf_core.envs.base import ChunkStep, VecEnv
 
 
+class Received(NamedTuple):
+    """A chunk that was simulated.
+
+    Attributes:
+        slots: int64 [m], the slots that played.
+        result: What they did; row i is about `slots[i]`.
+    """
+
+    slots: Tensor
+    result: ChunkStep
+
+
 class Stage:
     """Slots [0, n) of one vector env.
 
@@ -29,8 +41,8 @@ class Stage:
     Args:
         env: The vector env; not owned.
         config: Its config.
-        columns: int64 [n], global env number of each slot; groups are consecutive.
-        first_column: Column of slot 0 in this rank's batch.
+        env_ids: int64 [n], of each slot; groups are consecutive.
+        first_column: Column of slot 0; the others follow.
         group_size: G.
         seed: Seed of the run.
         final_frames: Whether the value of a truncated episode's last observation will be asked for.
@@ -41,7 +53,7 @@ class Stage:
         env: VecEnv,
         config: EnvConfig,
         *,
-        columns: Tensor,
+        env_ids: Tensor,
         first_column: int,
         group_size: int,
         seed: int,
@@ -49,12 +61,12 @@ class Stage:
     ) -> None:
         self.env = env
         self.config = config
-        self.columns = columns
-        self.batch_columns = torch.arange(first_column, first_column + len(columns))
-        self.groups = columns // group_size
+        self.env_ids = env_ids
+        self.columns = torch.arange(first_column, first_column + len(env_ids))
+        self.groups = env_ids // group_size
         self._seed = seed
         self._final_frames = final_frames
-        count = len(columns)
+        count = len(env_ids)
         self.episode = torch.full((count,), -1, dtype=torch.int64)
         self.task = torch.zeros(count, dtype=torch.int64)
         self.playing = torch.zeros(count, dtype=torch.bool)
@@ -67,7 +79,7 @@ class Stage:
             return
         self.episode.fill_(episode)
         self.playing.fill_(True)
-        self._observation = self._reset(torch.arange(len(self.columns)))
+        self._observation = self._reset(torch.arange(len(self.env_ids)))
 
     def slots(self) -> Tensor:
         """Return the playing slots, int64 [m], ascending."""
@@ -83,11 +95,11 @@ class Stage:
         self._sent = slots
         self.env.send(slots, actions, final_frames=self._final_frames)
 
-    def receive(self, row: int, recorder: Recorder) -> tuple[ChunkStep, Tensor] | None:
-        """Wait for the chunk sent last, record it at chunk step `row`, and start next episodes.
+    def receive(self, t: int, recorder: Recorder) -> Received | None:
+        """Wait for the chunk sent last, record it at chunk step t, and start next episodes.
 
         Returns:
-            The result and its slots int64 [m], or None when nothing was sent.
+            None when nothing was sent.
         """
         if self._sent is None:
             return None
@@ -95,7 +107,7 @@ class Stage:
         result = self.env.recv()
         finite.check_result(result, lambda row: self._place(int(slots[row])))
         dones = result.terminations | result.truncations
-        recorder.write_result(row, self.batch_columns[slots], result, dones)
+        recorder.write_result(t, self.columns[slots], result, dones)
         over = slots[dones.any(dim=1)]
         assert self._observation is not None, "begin_epoch comes first"
         self._observation.put(slots, result.observation)
@@ -105,7 +117,7 @@ class Stage:
                 self._observation.put(over, self._reset(over))
         else:
             self.playing[over] = False
-        return result, slots
+        return Received(slots, result)
 
     def _reset(self, slots: Tensor) -> Observation:
         episodes = [self._episode_id(slot) for slot in slots.tolist()]
@@ -120,4 +132,4 @@ class Stage:
         )
 
     def _place(self, slot: int) -> str:
-        return f"env {int(self.columns[slot])}, {self._episode_id(slot)}"
+        return f"env {int(self.env_ids[slot])}, {self._episode_id(slot)}"

@@ -9,7 +9,7 @@ from joyrlinf_core.policies.base import PolicyOutput
 T, B, C, D = 2, 4, 3, 5
 
 
-def decide(recorder: Recorder, row: int, columns: list[int], *, values: bool) -> PolicyOutput:
+def decide(recorder: Recorder, t: int, columns: list[int], *, values: bool) -> PolicyOutput:
     m = len(columns)
     output = PolicyOutput(
         actions=torch.rand(m, C, D),
@@ -18,13 +18,11 @@ def decide(recorder: Recorder, row: int, columns: list[int], *, values: bool) ->
         replay={"chain": torch.rand(m, 7, dtype=torch.float64)},
     )
     inputs = {"image": torch.randint(0, 255, (m, 2, 2), dtype=torch.uint8)}
-    recorder.write_decision(
-        row, torch.tensor(columns), inputs=inputs, output=output, version=row + 10
-    )
+    recorder.write_decision(t, torch.tensor(columns), inputs=inputs, output=output, version=t + 10)
     return output
 
 
-def test_rows_lie_where_they_were_written_and_elsewhere_are_zeros() -> None:
+def test_decisions_lie_where_they_were_written_and_elsewhere_are_zeros() -> None:
     recorder = Recorder(T, B, C, torch.tensor([8, 8, 9, 9]))
     output = decide(recorder, 1, [0, 3], values=True)
     batch = recorder.batch()

@@ -15,17 +15,17 @@ from tests.core.engine.counting import CountingConfig, CountingVecEnv
 def make(config: CountingConfig) -> tuple[Stage, CountingVecEnv]:
     """Return a stage of groups 5 and 6, two envs each: the second half of some rank."""
     env = CountingVecEnv(config, 4)
-    columns = torch.arange(10, 14)
+    env_ids = torch.arange(10, 14)
     stage = Stage(
-        env, config, columns=columns, first_column=4, group_size=2, seed=0, final_frames=True
+        env, config, env_ids=env_ids, first_column=4, group_size=2, seed=0, final_frames=True
     )
     return stage, env
 
 
-def play(stage: Stage, recorder: Recorder, row: int = 0):
+def play(stage: Stage, recorder: Recorder, t: int = 0):
     slots = stage.slots()
     stage.send(slots, torch.zeros(len(slots), 2, 1))
-    received = stage.receive(row, recorder)
+    received = stage.receive(t, recorder)
     assert received is not None
     return received
 
@@ -59,7 +59,7 @@ def test_a_finished_slot_waits_for_the_next_epoch(recorder: Recorder) -> None:
 def test_auto_reset_starts_the_next_episode_at_once(recorder: Recorder) -> None:
     stage, env = make(CountingConfig(auto_reset=True, solved_at={607: 2}))
     stage.begin_epoch(7)
-    result, slots = play(stage, recorder)
+    slots, result = play(stage, recorder)
     assert slots.tolist() == [0, 1, 2, 3]
     assert stage.episode.tolist() == [7, 7, 8, 8]
     assert env.resets[1] == ([2, 3], [EpisodeId(0, 608)] * 2)
@@ -73,8 +73,8 @@ def test_auto_reset_starts_the_next_episode_at_once(recorder: Recorder) -> None:
 def test_a_result_goes_to_the_columns_of_the_stage(recorder: Recorder) -> None:
     stage, _ = make(CountingConfig(solved_at={607: 1}))
     stage.begin_epoch(7)
-    play(stage, recorder, row=2)
-    assert recorder._rows["rewards"].nonzero().tolist() == [[2, 6, 0], [2, 7, 0]]
+    play(stage, recorder, t=2)
+    assert recorder._fields["rewards"].nonzero().tolist() == [[2, 6, 0], [2, 7, 0]]
     assert recorder.env_steps == 2 + 2 + 1 + 1
 
 
