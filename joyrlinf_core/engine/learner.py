@@ -1,17 +1,21 @@
-"""The learner: advantages of a rollout, then the optimizer steps on it."""
+"""The learner: advantages of a rollout, then the optimizer steps on it.
+
+A rollout is flattened to rows, one a chunk of one env. A minibatch is the rows of one optimizer
+step; a rank computes those that can change the loss, micro-batch by micro-batch.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from joyrlinf_core import registry
-from joyrlinf_core.algorithms.aggregation import normaliser
+from joyrlinf_core.algorithms import aggregation
 from joyrlinf_core.algorithms.base import AdvantageContext, LossInputs
+from joyrlinf_core.batch import minibatch
 from joyrlinf_core.batch.flatten import flatten
 from joyrlinf_core.batch.metrics import Metric, merge
-from joyrlinf_core.batch.minibatch import active_rows, micro_batches, minibatch_rows
 from joyrlinf_core.comm.sharding import full_state, load_full_state, shard
 from joyrlinf_core.engine.optim import build_learning_rate, build_optimizer, clip_gradients
 from joyrlinf_core.errors import NonFiniteError, RunFailedError
@@ -29,6 +33,19 @@ if TYPE_CHECKING:
     from joyrlinf_core.engine.context import JobContext
     from joyrlinf_core.observability.timers import PhaseTimer
     from joyrlinf_core.policies.base import Policy
+
+
+class _MicroBatch(NamedTuple):
+    """Rows of one forward and backward pass.
+
+    Attributes:
+        rows: int64 [m], rows of the flat batch.
+        padding: Adds nothing to loss and metrics; is there because ranks with shards of the weights
+            have to make equally many passes.
+    """
+
+    rows: Tensor
+    padding: bool
 
 
 class Learner:
@@ -78,11 +95,11 @@ class Learner:
         with self._timer("update/advantages"):
             result = self._advantages.compute(batch, self._advantage_context())
             flat = flatten(batch, result, self._algorithm.logprob_type)
-            (total,) = self._collectives.sum([result.total_weight])
-            divisor = normaliser(total, self._plan.optimizer_steps_per_epoch)
+            (total_weight,) = self._collectives.sum([result.total_weight])
+            normaliser = aggregation.normaliser(total_weight, self._plan.optimizer_steps_per_epoch)
         parts: list[Mapping[str, Metric]] = []
         for epoch in range(self._algorithm.update_epoch):
-            minibatches = minibatch_rows(
+            minibatches = minibatch.minibatch_rows(
                 flat.group,
                 self._plan.optimizer_steps_per_epoch,
                 seed=self._config.runner.seed,
@@ -91,7 +108,7 @@ class Learner:
             )
             for rows in minibatches:
                 unchanged = all("steps_skipped" in part for part in parts)
-                parts.append(self._optimizer_step(flat, rows, divisor, check_ratio=unchanged))
+                parts.append(self._optimizer_step(flat, rows, normaliser, check_ratio=unchanged))
         learning_rate = self._optimizer.param_groups[0]["lr"]
         self._scheduler.step()
         metrics = {f"rollout/{name}": metric for name, metric in result.metrics.items()}
@@ -127,28 +144,35 @@ class Learner:
         return values.new_tensor(self._collectives.sum(values.tolist()))
 
     def _optimizer_step(
-        self, flat: TrainBatch, rows: Tensor, divisor: float, *, check_ratio: bool
+        self, flat: TrainBatch, rows: Tensor, normaliser: float, *, check_ratio: bool
     ) -> dict[str, Metric]:
         """Accumulate the gradient of one global minibatch and step; return its metrics.
 
-        Rows that can't change the loss are not computed; the divisor counts them all the same.
+        Rows that can't change the loss are not computed; the normaliser counts them all the same.
+
+        Args:
+            flat: The rollout.
+            rows: int64 [m], this rank's rows of the minibatch.
+            normaliser: Divisor of the weighted sum of all ranks, the same for every minibatch.
+            check_ratio: The policy is still the one that acted, so every ratio has to be one.
         """
         policy_only = not self._uses_values and not self._algorithm.entropy_bonus
-        active = active_rows(flat, rows, policy_only=policy_only)
-        (contributors,) = self._collectives.sum([float(len(active) > 0)])
-        if not contributors:
+        active = minibatch.active_rows(flat, rows, policy_only=policy_only)
+        (active_ranks,) = self._collectives.sum([float(len(active) > 0)])
+        if not active_ranks:
             return {"steps_skipped": Metric(1.0, 1.0, "sum")}
         self._optimizer.zero_grad(set_to_none=True)
         parts: list[Mapping[str, Metric]] = []
         with self._timer("update/forward_backward"):
-            pieces = self._pieces(active, rows)
+            micro_batches = self._micro_batches(active, rows)
+            computed = sum(not micro_batch.padding for micro_batch in micro_batches)
             # Loss terms of micro-batches and ranks add up, so their counts have to make one.
-            share = 1 / (contributors * max(1, sum(counts for _, counts in pieces)))
-            for piece, counts in pieces:
-                output = self._forward(flat, piece, divisor, counts=counts)
+            share = 1 / (active_ranks * max(1, computed))
+            for micro_batch in micro_batches:
+                output = self._loss_of(flat, micro_batch, normaliser)
                 (output.loss * self._gradient_scale).backward()
-                if counts:
-                    parts.append(_metrics(output, len(piece), share))
+                if not micro_batch.padding:
+                    parts.append(_metrics(output, len(micro_batch.rows), share))
         metrics = merge(parts)
         if check_ratio:
             self._check_first_ratio(metrics)
@@ -164,33 +188,32 @@ class Learner:
             metrics["steps_nonfinite"] = Metric(1.0, 1.0, "sum")
         return metrics
 
-    def _pieces(self, active: Tensor, rows: Tensor) -> list[tuple[Tensor, bool]]:
-        """Cut rows into micro-batches; sharded ranks get equally many, padded by idle ones."""
+    def _micro_batches(self, active: Tensor, rows: Tensor) -> list[_MicroBatch]:
+        """Cut the active rows of a minibatch; pad with its first row where weights are sharded."""
         size = self._config.actor.micro_batch_size
-        pieces = [(piece, True) for piece in micro_batches(active, size)]
+        parts = [_MicroBatch(part, padding=False) for part in minibatch.micro_batches(active, size)]
         if self.sharded:
-            wanted = int(self._collectives.max(len(pieces)))
-            pieces += [(rows[:1], False)] * (wanted - len(pieces))
-        return pieces
+            wanted = int(self._collectives.max(len(parts)))
+            parts += [_MicroBatch(rows[:1], padding=True)] * (wanted - len(parts))
+        return parts
 
-    def _forward(
-        self, flat: TrainBatch, rows: Tensor, divisor: float, *, counts: bool
-    ) -> LossOutput:
-        piece = flat.rows(rows).to(self._device)
-        scores = self._policy.evaluate_actions(piece.inputs, piece.replay)
+    def _loss_of(self, flat: TrainBatch, micro_batch: _MicroBatch, normaliser: float) -> LossOutput:
+        """Score the actions of a micro-batch under the current weights and compute its loss."""
+        batch = flat.rows(micro_batch.rows).to(self._device)
+        scores = self._policy.evaluate_actions(batch.inputs, batch.replay)
         inputs = LossInputs(
             logprobs=scores.logprobs,
-            old_logprobs=piece.prev_logprobs,
-            advantages=piece.advantages,
-            mask=piece.mask,
-            weights=piece.weights,
-            normaliser=divisor,
+            old_logprobs=batch.prev_logprobs,
+            advantages=batch.advantages,
+            mask=batch.mask,
+            weights=batch.weights,
+            normaliser=normaliser,
             entropy=scores.entropy,
             values=scores.values,
-            old_values=piece.prev_values,
-            returns=piece.returns,
+            old_values=batch.prev_values,
+            returns=batch.returns,
         )
-        if not counts:
+        if micro_batch.padding:
             inputs = replace(inputs, weights=inputs.weights * 0)
         return self._loss.compute(inputs, self._algorithm)
 
@@ -227,9 +250,15 @@ class Learner:
         return finite
 
 
-def _metrics(output: LossOutput, rows: int, share: float) -> dict[str, Metric]:
-    """Return the metrics of a micro-batch; `share` is its part of the step's one loss."""
+def _metrics(output: LossOutput, samples: int, share: float) -> dict[str, Metric]:
+    """Return the metrics of a micro-batch.
+
+    Args:
+        output: What the loss returned.
+        samples: Rows of the micro-batch.
+        share: How much it counts in the mean over micro-batches and ranks.
+    """
     metrics = {name: Metric(value, share) for name, value in output.parts.items()}
     metrics |= output.metrics
-    metrics["samples"] = Metric(float(rows), 1.0, "sum")
+    metrics["samples"] = Metric(float(samples), 1.0, "sum")
     return metrics

@@ -11,7 +11,7 @@ from joyrlinf_core.batch.metrics import Metric, merge
 from joyrlinf_core.engine.learner import Learner
 from joyrlinf_core.observability.timers import PhaseTimer
 
-DIVISOR = 8.0
+NORMALISER = 8.0
 
 
 class Rank:
@@ -35,7 +35,7 @@ class Rank:
 
 
 def step(own: int, others: list[int], *, sharded: bool) -> dict[str, Metric]:
-    """Step on 8 rows, `own` of them with a weight; each of these adds 1 / DIVISOR to the loss."""
+    """Step on 8 rows, `own` of them with a weight; each adds 1 / NORMALISER to the loss."""
     parameter = torch.nn.Parameter(torch.ones(()))
     double: Any = object.__new__(Learner)
     double._uses_values = True
@@ -50,14 +50,14 @@ def step(own: int, others: list[int], *, sharded: bool) -> dict[str, Metric]:
     )
     double.sharded = sharded
 
-    def forward(_flat: Any, rows: torch.Tensor, divisor: float, *, counts: bool) -> LossOutput:
-        loss = parameter * len(rows) * counts / divisor
+    def loss_of(_flat: Any, micro_batch: Any, normaliser: float) -> LossOutput:
+        loss = parameter * len(micro_batch.rows) * (not micro_batch.padding) / normaliser
         return LossOutput(loss=loss, parts={"policy_loss": loss.detach()})
 
-    double._forward = forward
+    double._loss_of = loss_of
     weights = (torch.arange(8) < own).float()
     flat: Any = SimpleNamespace(weights=weights, advantages=torch.ones(8))
-    return double._optimizer_step(flat, torch.arange(8), DIVISOR, check_ratio=False)
+    return double._optimizer_step(flat, torch.arange(8), NORMALISER, check_ratio=False)
 
 
 @pytest.mark.parametrize("sharded", [False, True])
@@ -70,7 +70,7 @@ def test_the_reported_loss_is_the_step_s_loss_however_rows_are_spread(
         for rank, own in enumerate(counts)
     ]
     merged = merge(parts)
-    assert merged["policy_loss"].value() == pytest.approx(sum(counts) / DIVISOR)
+    assert merged["policy_loss"].value() == pytest.approx(sum(counts) / NORMALISER)
     assert merged["samples"].value() == sum(counts)
 
 
