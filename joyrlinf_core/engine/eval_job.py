@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from joyrlinf_core.checkpoint.manager import load_model_state
 from joyrlinf_core.comm.collectives import Collectives
 from joyrlinf_core.engine.evaluator import Evaluator
-from joyrlinf_core.engine.simulators import build_stages
+from joyrlinf_core.engine.vec_envs import build_vec_envs
 from joyrlinf_core.observability.events import Finished, RunStarted
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class EvalJob:
         policy.module.to(context.device).eval()
         context.emitter.phase("simulators", 0)
         with ExitStack() as opened:
-            envs = build_stages(context, context.plan.config.eval_env, opened)
+            envs = build_vec_envs(context, context.plan.config.eval_env, opened)
             total = context.plan.batch.eval_episodes
             if self._collectives.is_main:
                 context.emitter.emit(self._announcement(step, total))

@@ -1,4 +1,4 @@
-"""Stops at the first number of a simulator that nothing can be learned from."""
+"""Checks that simulators return finite numbers; the first NaN or infinity ends the run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_result(result: ChunkStep, place: Callable[[int], str]) -> None:
-    """Check rewards and observations of a chunk; see `check`."""
+    """Check rewards and observations of a chunk; see `check` for `place`."""
     check("reward", result.rewards, place)
     check("observation", result.observation.state, place)
 

@@ -17,7 +17,7 @@ from joyrlinf_core.demos import samples as demo_samples
 from joyrlinf_core.engine.demo_collection import gather_demonstrations
 from joyrlinf_core.engine.evaluator import Evaluator
 from joyrlinf_core.engine.optim import build_learning_rate, build_optimizer, clip_gradients
-from joyrlinf_core.engine.simulators import build_stages
+from joyrlinf_core.engine.vec_envs import build_vec_envs
 from joyrlinf_core.errors import NonFiniteError, RunFailedError
 from joyrlinf_core.observability.events import CheckpointSaved, Finished, RunStarted, Step
 from joyrlinf_core.policies.norm_stats import compute_norm_stats
@@ -231,7 +231,7 @@ class SftJob:
     def _evaluate(self, policy: Policy, step: int) -> None:
         policy.module.eval()
         with ExitStack() as opened:
-            envs = build_stages(self._context, self._config.eval_env, opened)
+            envs = build_vec_envs(self._context, self._config.eval_env, opened)
             evaluator = Evaluator(self._context, policy, envs, self._collectives)
             evaluator.run(step, "sft", episodes=self._sft.eval_episodes)
         policy.module.train()

@@ -18,7 +18,7 @@ from joyrlinf_core.engine.learner import Learner
 from joyrlinf_core.engine.learning_watch import LearningWatch
 from joyrlinf_core.engine.metrics import reduce_metrics
 from joyrlinf_core.engine.rollout import Rollout
-from joyrlinf_core.engine.simulators import build_stages, can_share
+from joyrlinf_core.engine.vec_envs import build_vec_envs, can_share
 from joyrlinf_core.errors import RunFailedError
 from joyrlinf_core.observability.events import (
     CheckpointSaved,
@@ -78,7 +78,7 @@ class SyncRunner:
         context.emitter.phase("simulators", self._step)
         self._watch = LearningWatch(self._config.algorithm.dead_signal_steps, context.emitter)
         with ExitStack() as opened:
-            envs = build_stages(context, self._config.env.train, opened)
+            envs = build_vec_envs(context, self._config.env.train, opened)
             self._rollout = Rollout(
                 context, self._policy, envs, self._timer, lockstep=self._learner.sharded
             )
@@ -173,7 +173,7 @@ class SyncRunner:
     def _build_evaluator(self, train_envs: list[VecEnv], opened: ExitStack) -> Evaluator:
         envs = train_envs
         if not can_share(self._config.env.train, self._config.eval_env):
-            envs = build_stages(self._context, self._config.eval_env, opened)
+            envs = build_vec_envs(self._context, self._config.eval_env, opened)
         return Evaluator(
             self._context,
             self._policy,

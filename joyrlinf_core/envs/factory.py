@@ -1,4 +1,7 @@
-"""`build_vec_env`: the vector env that a config asks for."""
+"""`build_vec_env`: builds the vector env of a config, with or without processes of its own.
+
+The one place that chooses between `local.py` and `subproc.py`.
+"""
 
 from __future__ import annotations
 

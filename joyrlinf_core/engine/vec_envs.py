@@ -1,4 +1,4 @@
-"""The vector envs of one rank: one per pipeline stage."""
+"""The vector envs of one rank, one per pipeline stage, and whether evaluation can use them too."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from joyrlinf_core.envs.base import VecEnv
 
 
-def build_stages(context: JobContext, config: EnvConfig, opened: ExitStack) -> list[VecEnv]:
-    """Build this rank's vector envs for training or evaluation.
+def build_vec_envs(context: JobContext, config: EnvConfig, opened: ExitStack) -> list[VecEnv]:
+    """Build this rank's vector envs, one per stage, for training or evaluation.
 
     Their processes start in parallel; the first reset waits for them.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from joyrlinf_core.engine import simulators
+from joyrlinf_core.engine import vec_envs
 from joyrlinf_core.envs.metaworld import MetaWorldConfig
 from tests.core.engine.counting import CountingConfig
 
@@ -35,9 +35,9 @@ def test_a_stage_that_can_not_be_built_closes_the_others(monkeypatch: pytest.Mon
         built.append(Closable())
         return built[-1]
 
-    monkeypatch.setattr(simulators, "build_vec_env", build)
+    monkeypatch.setattr(vec_envs, "build_vec_env", build)
     with pytest.raises(RuntimeError, match="third"), ExitStack() as opened:
-        simulators.build_stages(context(3), CountingConfig(total_num_envs=6), opened)
+        vec_envs.build_vec_envs(context(3), CountingConfig(total_num_envs=6), opened)
     assert [env.closed for env in built] == [True, True]
 
 
@@ -48,9 +48,9 @@ def test_envs_are_dealt_to_ranks_and_stages(monkeypatch: pytest.MonkeyPatch) -> 
         sizes.append(size)
         return Closable()
 
-    monkeypatch.setattr(simulators, "build_vec_env", build)
+    monkeypatch.setattr(vec_envs, "build_vec_env", build)
     with ExitStack() as opened:
-        simulators.build_stages(context(2, ranks=2), CountingConfig(total_num_envs=12), opened)
+        vec_envs.build_vec_envs(context(2, ranks=2), CountingConfig(total_num_envs=12), opened)
     assert sizes == [3, 3]
 
 
@@ -73,14 +73,14 @@ def test_evaluation_shares_simulators_where_episodes_go_alike(
 ) -> None:
     train = MetaWorldConfig(type="metaworld", total_num_envs=4)
     evaluation = train.model_copy(update=changes)
-    assert simulators.can_share(train, evaluation) == shared
+    assert vec_envs.can_share(train, evaluation) == shared
 
 
 def test_running_episodes_are_not_disturbed() -> None:
     train = CountingConfig(auto_reset=True)
-    assert not simulators.can_share(train, train)
+    assert not vec_envs.can_share(train, train)
 
 
 def test_another_simulator_is_not_shared() -> None:
     train = MetaWorldConfig(type="metaworld", total_num_envs=4)
-    assert not simulators.can_share(train, CountingConfig())
+    assert not vec_envs.can_share(train, CountingConfig())
