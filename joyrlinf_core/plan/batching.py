@@ -1,7 +1,20 @@
 """Batch arithmetic: one place for every division that must come out even.
 
 `BatchShape` holds the numbers as the config gives them; `violations` says which rules they break,
-and `nearest` looks for values that break none. See `docs/architecture.md` for the letters.
+and `nearest` looks for values that break none.
+
+The letters, here, in `run_plan.py`, and where rules and `joyrl train --dry-run` show the numbers:
+
+    E      envs of all ranks
+    W_a    actor ranks
+    S      pipeline stages of one rank
+    G      envs of one group, which start from one initial state
+    C      actions of one chunk
+    R      rollout epochs of one training step
+    T      chunk steps of one rollout epoch: its env steps / C
+    T_eff  chunk steps of one training step: R * T; the T of `batch/`
+    B      columns of one actor's batch, one an env: E / W_a
+    N      samples of one actor in one training step, one a chunk of one env: T_eff * B
 """
 
 from __future__ import annotations

@@ -2,8 +2,11 @@
 
 Time runs t_i = 1 - i / K from 1 (noise) to 0 (action); the velocity v estimates noise - action.
 Every method's mean is linear in x and v, so a step is three numbers: mean = of_x * x + of_v * v,
-standard deviation std. Methods: flow-SDE (arXiv 2510.25889), coefficient-preserving sampling
-(arXiv 2509.05952), and a learned std around the ODE mean (arXiv 2505.22094).
+standard deviation std. Methods:
+
+- `flow_sde`: the SDE of Flow-GRPO (arXiv 2505.05470), used for action chunks in pi-RL (2510.25889).
+- `flow_cps`: coefficients-preserving sampling (arXiv 2509.05952).
+- `flow_noise`: a learned std around the ODE mean, as in ReinFlow (arXiv 2505.22094) and pi-RL.
 """
 
 from __future__ import annotations
