@@ -53,7 +53,7 @@ class Footprint:
     trainable: int
     sharding_unit: int
     inputs: Mapping[str, TensorSpec]
-    replay: Mapping[str, TensorSpec] = field(default_factory=dict)
+    replay: Mapping[str, TensorSpec] = field(default_factory=dict[str, TensorSpec])
     predict_flops: float = 0.0
     update_flops: float = 0.0
     predict_bytes: int = 0
