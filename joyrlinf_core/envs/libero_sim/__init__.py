@@ -1,0 +1,1 @@
+"""LIBERO: its tasks; the simulator itself comes with a later version."""

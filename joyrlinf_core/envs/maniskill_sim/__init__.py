@@ -1,0 +1,1 @@
+"""ManiSkill: its tasks and robots; the simulator itself comes with a later version."""
