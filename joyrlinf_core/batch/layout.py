@@ -39,6 +39,18 @@ LEGAL_PAIRS: tuple[tuple[RewardLevel, LogprobLevel], ...] = (
 """(reward_type, logprob_type): a log-prob is never coarser than the reward it is weighted with."""
 
 
+def env_ids(rank: int, columns: int) -> range:
+    """Return the ids of the envs whose columns a rank holds, in their order.
+
+    Envs g*G to g*G + G-1 are group g, so a rank whose columns divide by G holds whole groups.
+
+    Args:
+        rank: Place of the rank among those of its role, from 0.
+        columns: Columns of each of them.
+    """
+    return range(rank * columns, (rank + 1) * columns)
+
+
 def check_pair(reward_type: RewardLevel, logprob_type: LogprobLevel) -> None:
     """Refuse a log-prob level that is coarser than the reward level.
 

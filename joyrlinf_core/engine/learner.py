@@ -10,9 +10,8 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from joyrlinf_core import registry
 from joyrlinf_core.algorithms import aggregation
-from joyrlinf_core.algorithms.base import AdvantageContext, LossInputs
+from joyrlinf_core.algorithms.objective import Objective, loss_metrics
 from joyrlinf_core.batch import minibatch
 from joyrlinf_core.batch.flatten import flatten
 from joyrlinf_core.batch.metrics import Metric, merge
@@ -78,9 +77,7 @@ class Learner:
         optim = self._config.actor.optim
         self._optimizer = build_optimizer(policy, optim)
         self._scheduler = build_learning_rate(self._optimizer, optim, self._config.runner.max_steps)
-        self._advantages = registry.load("advantages", self._algorithm.adv_type)
-        self._loss = registry.load("losses", self._algorithm.loss_type)
-        self._uses_values = bool(getattr(self._loss, "uses_values", False))
+        self._objective = Objective(self._algorithm, self._config.env.train)
 
     def update(self, batch: RolloutBatch, step: int) -> dict[str, Metric]:
         """Train on one rollout.
@@ -93,7 +90,7 @@ class Learner:
             Metrics of this rank, to be merged over ranks; `rollout/...` and `train/...`.
         """
         with self._timer("update/advantages"):
-            result = self._advantages.compute(batch, self._advantage_context())
+            result = self._objective.advantages(batch, self._sum_tensor)
             flat = flatten(batch, result, self._algorithm.logprob_type)
             (total_weight,) = self._collectives.sum([result.total_weight])
             normaliser = aggregation.normaliser(total_weight, self._plan.optimizer_steps_per_epoch)
@@ -131,15 +128,6 @@ class Learner:
             return self._collectives.world_size > 1 and count > fsdp.shard_above_params
         return fsdp.strategy == "fsdp2" and self._collectives.world_size > 1
 
-    def _advantage_context(self) -> AdvantageContext:
-        env = self._config.env.train
-        return AdvantageContext(
-            config=self._algorithm,
-            auto_reset=env.auto_reset,
-            num_tasks=len(env.task_prompts),
-            sum_over_actors=self._sum_tensor,
-        )
-
     def _sum_tensor(self, values: Tensor) -> Tensor:
         return values.new_tensor(self._collectives.sum(values.tolist()))
 
@@ -156,8 +144,7 @@ class Learner:
             normaliser: Divisor of the weighted sum of all ranks, the same for every minibatch.
             check_ratio: The policy is still the one that acted, so every ratio has to be one.
         """
-        policy_only = not self._uses_values and not self._algorithm.entropy_bonus
-        active = minibatch.active_rows(flat, rows, policy_only=policy_only)
+        active = self._objective.active_rows(flat, rows)
         (active_ranks,) = self._collectives.sum([float(len(active) > 0)])
         if not active_ranks:
             return {"steps_skipped": Metric(1.0, 1.0, "sum")}
@@ -166,13 +153,12 @@ class Learner:
         with self._timer("update/forward_backward"):
             micro_batches = self._micro_batches(active, rows)
             computed = sum(not micro_batch.padding for micro_batch in micro_batches)
-            # Loss terms of micro-batches and ranks add up, so their counts have to make one.
             share = 1 / (active_ranks * max(1, computed))
             for micro_batch in micro_batches:
                 output = self._loss_of(flat, micro_batch, normaliser)
                 (output.loss * self._gradient_scale).backward()
                 if not micro_batch.padding:
-                    parts.append(_metrics(output, len(micro_batch.rows), share))
+                    parts.append(loss_metrics(output, len(micro_batch.rows), share))
         metrics = merge(parts)
         if check_ratio:
             self._check_first_ratio(metrics)
@@ -201,21 +187,15 @@ class Learner:
         """Score the actions of a micro-batch under the current weights and compute its loss."""
         batch = flat.rows(micro_batch.rows).to(self._device)
         scores = self._policy.evaluate_actions(batch.inputs, batch.replay)
-        inputs = LossInputs(
+        if micro_batch.padding:
+            batch = replace(batch, weights=batch.weights * 0)
+        return self._objective.loss(
+            batch,
+            normaliser,
             logprobs=scores.logprobs,
-            old_logprobs=batch.prev_logprobs,
-            advantages=batch.advantages,
-            mask=batch.mask,
-            weights=batch.weights,
-            normaliser=normaliser,
             entropy=scores.entropy,
             values=scores.values,
-            old_values=batch.prev_values,
-            returns=batch.returns,
         )
-        if micro_batch.padding:
-            inputs = replace(inputs, weights=inputs.weights * 0)
-        return self._loss.compute(inputs, self._algorithm)
 
     def _check_first_ratio(self, metrics: Mapping[str, Metric]) -> None:
         """Before any weight has changed, recomputed log-probs must be those of the rollout."""
@@ -248,17 +228,3 @@ class Learner:
                 fix="lower actor.optim.lr, or set algorithm.on_nonfinite: skip",
             )
         return finite
-
-
-def _metrics(output: LossOutput, samples: int, share: float) -> dict[str, Metric]:
-    """Return the metrics of a micro-batch.
-
-    Args:
-        output: What the loss returned.
-        samples: Rows of the micro-batch.
-        share: How much it counts in the mean over micro-batches and ranks.
-    """
-    metrics = {name: Metric(value, share) for name, value in output.parts.items()}
-    metrics |= output.metrics
-    metrics["samples"] = Metric(float(samples), 1.0, "sum")
-    return metrics

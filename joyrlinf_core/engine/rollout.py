@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from joyrlinf_core.batch import layout
 from joyrlinf_core.batch.metrics import Metric
 from joyrlinf_core.engine.inference import Inference
 from joyrlinf_core.engine.recorder import Recorder
@@ -69,7 +70,7 @@ class Rollout:
             lockstep_rows=plan.batch.envs_per_stage if lockstep else 0,
         )
         index = plan.placement.rollout_ranks.index(context.rank)
-        env_ids = torch.arange(plan.batch.envs_per_rank) + index * plan.batch.envs_per_rank
+        env_ids = torch.tensor(layout.env_ids(index, plan.batch.envs_per_rank))
         size = plan.batch.envs_per_stage
         self.stages = [
             Stage(
