@@ -1,11 +1,13 @@
 """Text tokenizers: SentencePiece files, small ones trained on the spot, and plain bytes.
 
-sentencepiece is imported inside functions: `joyrl validate` must start fast.
+sentencepiece is imported inside functions: `joyrl validate` must start fast. The plan needs sizes
+before there is a tokenizer: `estimate_tokens` and `estimate_vocab_size`.
 """
 
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -16,6 +18,13 @@ if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
 
 FILE_NAME = "tokenizer.model"
+
+_VOCAB_SIZE = 400
+_BYTES = 256
+_SPECIAL = 4
+_PIECES_PER_LETTER = 1.7
+"""Pieces that training makes of a letter that follows another one, measured; see the tests."""
+_PIECE = re.compile(r"[^\W\d_]+|\d|[^\w\s]|_")
 
 
 class Tokenizer(Protocol):
@@ -112,7 +121,7 @@ def load_tokenizer(path: Path) -> SentencePieceTokenizer:
 
 
 def train_tokenizer(
-    prompts: Sequence[str], *, symbols: Iterable[str] = (), vocab_size: int = 400
+    prompts: Sequence[str], *, symbols: Iterable[str] = (), vocab_size: int = _VOCAB_SIZE
 ) -> SentencePieceTokenizer:
     r"""Train a small SentencePiece model on task prompts, in well under a second.
 
@@ -137,7 +146,7 @@ def train_tokenizer(
         sentence_iterator=iter(sorted(set(prompts))),
         model_writer=writer,
         model_type="bpe",
-        vocab_size=vocab_size + 256 + len(fixed),
+        vocab_size=vocab_size + _BYTES + len(fixed),
         hard_vocab_limit=False,
         byte_fallback=True,
         split_digits=True,
@@ -153,3 +162,17 @@ def train_tokenizer(
         minloglevel=2,
     )
     return SentencePieceTokenizer(writer.getvalue())
+
+
+def estimate_tokens(text: str) -> int:
+    """Return about how many tokens `text` has: one a word, a digit, a punctuation mark."""
+    return len(_PIECE.findall(text))
+
+
+def estimate_vocab_size(prompts: Sequence[str], *, symbols: int = 0) -> int:
+    """Return about how many ids `train_tokenizer` ends up with, within a few percent."""
+    words = {word for prompt in prompts for word in re.findall(r"(?:^| )[^ ]*", prompt)}
+    pieces = _PIECES_PER_LETTER * sum(len(word) - 1 for word in words)
+    letters = len(set("".join(prompts)))
+    fixed = _BYTES + symbols + 1
+    return fixed + min(_VOCAB_SIZE, _SPECIAL + letters + round(pieces))

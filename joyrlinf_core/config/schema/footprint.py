@@ -10,9 +10,16 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Literal, NamedTuple
 
-DType = Literal["bool", "uint8", "int64", "bfloat16", "float32"]
+DType = Literal["bool", "uint8", "int32", "int64", "bfloat16", "float32"]
 
-DTYPE_BYTES: dict[DType, int] = {"bool": 1, "uint8": 1, "int64": 8, "bfloat16": 2, "float32": 4}
+DTYPE_BYTES: dict[DType, int] = {
+    "bool": 1,
+    "uint8": 1,
+    "int32": 4,
+    "int64": 8,
+    "bfloat16": 2,
+    "float32": 4,
+}
 """Bytes of one element."""
 
 
@@ -35,7 +42,7 @@ class Footprint:
     """What one policy in one env stores and costs.
 
     A row is one observation with the chunk that answered it. FLOPs count a multiply-add as two, and
-    only work that the result needs: real cameras, real text.
+    only work that the result needs: real cameras, real text. Working memory is that of bf16.
 
     Attributes:
         parameters: Weights of the whole policy.

@@ -28,6 +28,7 @@ from joyrlinf_core.policies.openpi.settings import (
 
 if TYPE_CHECKING:
     from joyrlinf_core.config.schema.env import EnvConfig
+    from joyrlinf_core.config.schema.footprint import Footprint
     from joyrlinf_core.policies.base import NormStats
     from joyrlinf_core.policies.openpi.policy import OpenPiPolicy
 
@@ -134,6 +135,38 @@ class OpenPiConfig(ModelConfig):
         skip = self.ignore_last or self.noise_method == "flow_cps"
         return self.num_steps - (1 if skip else 0)
 
+    @property
+    def has_entropy(self) -> bool:
+        """Whether the noise level is learned."""
+        return self.noise_method == "flow_noise"
+
+    @property
+    def planned_horizon(self) -> int | None:
+        """H, from the policy directory where it can be read."""
+        stored = self._stored_settings()
+        if stored is not None:
+            return stored.architecture.horizon
+        if self.model_path is None:
+            return self.architecture.apply(VARIANTS[self.variant]).horizon
+        return self.architecture.horizon
+
+    def footprint(self, env: EnvConfig, *, gradient_checkpointing: bool) -> Footprint:
+        """Return what the policy stores and costs.
+
+        Sizes come from the policy directory where it can be read, else from `variant`.
+        """
+        from joyrlinf_core.policies.openpi import footprint
+
+        settings = self._stored_settings()
+        if settings is None:
+            settings = self._settings_for(env)
+            size = footprint.vocab_size(self, settings, env.task_prompts)
+            architecture = replace(settings.architecture, vocab_size=size)
+            settings = replace(settings, architecture=architecture)
+        return footprint.footprint(
+            self, settings, env, gradient_checkpointing=gradient_checkpointing
+        )
+
     def create(self, env: EnvConfig, stats: NormStats, *, seed: int) -> OpenPiPolicy:
         """Build a policy with random weights for an env.
 
@@ -143,9 +176,25 @@ class OpenPiConfig(ModelConfig):
         from joyrlinf_core.policies.openpi.create import create_policy
 
         self._refuse_lora()
+        settings = self._settings_for(env)
+        self._require(self.settings_problems(settings))
+        return create_policy(self, settings, stats, env.task_prompts, seed=seed)
+
+    def _stored_settings(self) -> Settings | None:
+        """Return what the policy directory records, None where it can't be told."""
+        if self.model_path is None:
+            return None
+        directory = Path(self.model_path).expanduser()
+        try:
+            return self.settings_of(directory) if directory.is_dir() else None
+        except CheckpointError:
+            return None  # `check_directory` says what is wrong with it
+
+    def _settings_for(self, env: EnvConfig) -> Settings:
+        """Return the settings of a new policy for `env`."""
         architecture = self._architecture_for(env)
         pi05 = architecture.family == "pi05"
-        settings = Settings(
+        return Settings(
             architecture=architecture,
             action_dim=self.action_dim or env.action_dim,
             normalization=self.normalization or ("quantile" if pi05 else "mean_std"),
@@ -158,8 +207,6 @@ class OpenPiConfig(ModelConfig):
             asset_id=self.asset_id or "joyrl",
             tokenizer=self.tokenizer or "sentencepiece",
         )
-        self._require(self.settings_problems(settings))
-        return create_policy(self, settings, stats, env.task_prompts, seed=seed)
 
     def load(self, directory: Path) -> OpenPiPolicy:
         """Load a policy directory.
