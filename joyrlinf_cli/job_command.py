@@ -41,7 +41,7 @@ def resolved_config(
     config: Path | None,
     sets: list[str] | None,
     *,
-    job: Job,
+    job: Job | None,
 ) -> Config:
     """Return the config that the user named, checked for a job, or end the command."""
     loaded = resolve(argument, preset, config, sets, job=job)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,7 +41,9 @@ def train(
     """
     from joyrlinf_cli.job_command import finish, resolved_config
 
-    resolved = resolved_config(argument, preset, config, sets, job="train")
+    # What this version can't run, and files of another machine, can be planned all the same.
+    job = None if dry_run else "train"
+    resolved = resolved_config(argument, preset, config, sets, job=job)
     if dry_run:
         _print_plan(resolved, as_json=as_json)
         return
@@ -50,30 +51,42 @@ def train(
 
 
 def _print_plan(config: Config, *, as_json: bool) -> None:
-    from joyrlinf_cli.render.plan import plan_lines
-    from joyrlinf_core.launcher.command import torchrun_command
+    import os
+    import sys
+
+    from joyrlinf_cli.render.dry_run import dry_run_lines
+    from joyrlinf_cli.render.table import heading
+    from joyrlinf_cli.render.text import Line, write_lines
+    from joyrlinf_core.launcher.command import shell_line, torchrun_command, worker_environment
     from joyrlinf_core.launcher.jobs import needs_policy
     from joyrlinf_core.launcher.policy_cache import cached_policy
     from joyrlinf_core.plan.build import build_plan
 
-    plan = build_plan(config, "train")
+    plan = build_plan(config, None)
     commands = [
         torchrun_command(plan, Path("RUN_DIR"), node_rank=node)
         for node in range(plan.placement.num_nodes)
     ]
+    environment = worker_environment(plan, os.environ)
     policy = str(cached_policy(config)) if needs_policy(config) else None
     if as_json:
         document = {
             "schema": 1,
             "plan": plan.model_dump(mode="json"),
             "torchrun": commands,
+            "environment": environment,
             "sft_policy": policy,
         }
         print(json.dumps(document, indent=2))
         return
-    print("\n".join(plan_lines(plan)))
+    lines: list[Line] = dry_run_lines(plan)
     if policy is not None:
         there = "kept in" if Path(policy).exists() else "is made first by behaviour cloning, in"
-        print(f"  policy: {there} {policy}")
-    for command in commands:
-        print(f"  {shlex.join(command)}")
+        lines += [*heading("policy"), [(f"  {there} {policy}", "")]]
+    lines += heading("torchrun, with RUN_DIR a run directory that holds plan.json")
+    lines += [[(f"  {name}={value}", "")] for name, value in environment.items()]
+    for node, command in enumerate(commands):
+        if len(commands) > 1:
+            lines.append([(f"  node {node}:", "bold")])
+        lines.append([(f"  {shell_line(command)}", "")])
+    write_lines(lines, sys.stdout)

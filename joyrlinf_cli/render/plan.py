@@ -1,7 +1,8 @@
-"""A plan as text."""
+"""A plan in a few lines, for `joyrl validate`."""
 
 from __future__ import annotations
 
+from joyrlinf_core.plan.ranks import as_ranges
 from joyrlinf_core.plan.run_plan import RunPlan
 
 
@@ -15,17 +16,17 @@ def plan_lines(plan: RunPlan) -> list[str]:
     rows = [
         ("placement", f"{place.mode}, {nodes} x {place.ranks_per_node} ranks{inferred}"),
         (
-            f"env {_ranks(place.env_ranks)}",
+            f"env {as_ranges(place.env_ranks)}",
             f"{batch.envs_per_rank} envs, {batch.envs_per_rank // batch.group_size} groups of "
             f"{batch.group_size} per rank; {batch.num_envs} envs, {batch.num_groups} groups in all",
         ),
         (
-            f"rollout {_ranks(place.rollout_ranks)}",
+            f"rollout {as_ranges(place.rollout_ranks)}",
             f"R {batch.rollout_epochs} x T {batch.chunk_steps} chunks of {batch.chunk_size} "
             f"actions, {config.rollout.pipeline_stage_num} stage(s) of {batch.envs_per_stage} envs",
         ),
         (
-            f"actor {_ranks(place.actor_ranks)}",
+            f"actor {as_ranges(place.actor_ranks)}",
             f"N = T_eff {batch.t_eff} x B {batch.columns_per_actor} = {batch.samples_per_actor} "
             f"samples per rank; / ({actor.micro_batch_size} x {actor.gradient_accumulation_steps} "
             f"= {per_step}) x {algorithm.update_epoch} epochs = "
@@ -36,9 +37,3 @@ def plan_lines(plan: RunPlan) -> list[str]:
         rows.append(("evaluation", f"{batch.eval_episodes} held-out episodes"))
     width = max(len(name) for name, _ in rows)
     return [f"  {name:<{width}}  {text}" for name, text in rows]
-
-
-def _ranks(ranks: tuple[int, ...]) -> str:
-    if ranks == tuple(range(ranks[0], ranks[-1] + 1)):
-        return str(ranks[0]) if len(ranks) == 1 else f"{ranks[0]}-{ranks[-1]}"
-    return ",".join(str(rank) for rank in ranks)

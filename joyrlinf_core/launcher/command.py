@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,9 @@ WORKER = ("-m", "joyrlinf_core.worker")
 """What torchrun runs."""
 
 LOOPBACK = "127.0.0.1"
+
+MASTER = "$MASTER_ADDR"
+"""Stands for the address of node 0 where it is not known; the shell puts it in."""
 
 
 def torchrun_command(
@@ -33,7 +37,7 @@ def torchrun_command(
         plan: The plan; gives the number of nodes and processes.
         run_dir: The run directory, as the worker is to see it.
         node_rank: This node; several nodes only.
-        master: `host:port` of node 0; several nodes only.
+        master: `host:port` of node 0; several nodes only. Empty where it is not known yet.
         rendezvous: File that does not exist yet; None lets torchrun choose one. One node only.
         worker: Arguments for torchrun that name the program.
     """
@@ -47,8 +51,13 @@ def torchrun_command(
     else:
         host, _, port = master.partition(":")
         command += ["--node-rank", str(node_rank)]
-        command += ["--master-addr", host or "HOST", "--master-port", port or "29500"]
+        command += ["--master-addr", host or MASTER, "--master-port", port or "29500"]
     return [*command, *worker, str(run_dir)]
+
+
+def shell_line(command: Sequence[str]) -> str:
+    """Return a command as a line for a shell that knows `MASTER_ADDR`."""
+    return shlex.join(command).replace(f"'{MASTER}'", f'"{MASTER}"')
 
 
 def worker_environment(plan: RunPlan, base: Mapping[str, str]) -> dict[str, str]:

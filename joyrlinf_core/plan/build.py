@@ -8,9 +8,13 @@ from joyrlinf_core.config.loader import LoadedConfig
 from joyrlinf_core.config.schema import Config
 from joyrlinf_core.errors import ConfigError, Finding
 from joyrlinf_core.plan.batching import build_batch
+from joyrlinf_core.plan.memory import estimate_memory, footprint_of, is_sharded
 from joyrlinf_core.plan.placement import resolve_placement
+from joyrlinf_core.plan.ranks import build_ranks
 from joyrlinf_core.plan.rules import check
-from joyrlinf_core.plan.run_plan import Job, RunPlan
+from joyrlinf_core.plan.run_plan import BatchPlan, Job, Placement, RunPlan
+from joyrlinf_core.plan.shards import build_shards
+from joyrlinf_core.plan.traffic import build_traffic
 
 
 def check_loaded(loaded: LoadedConfig, job: Job | None = None) -> tuple[Finding, ...]:
@@ -44,10 +48,36 @@ def build_plan(config: Config, job: Job | None, args: Mapping[str, str] | None =
     placement = resolve_placement(config.cluster)
     if placement is None or any(finding.severity == "error" for finding in findings):
         raise ConfigError(findings)
+    job = job or "train"
+    return assemble(job, args or {}, config, placement, build_batch(config, placement, job))
+
+
+def assemble(
+    job: Job, args: Mapping[str, str], config: Config, placement: Placement, batch: BatchPlan
+) -> RunPlan:
+    """Derive the rest of a plan from placement and batch.
+
+    Args:
+        job: What to run.
+        args: See `RunPlan.args`.
+        config: The config.
+        placement: Who plays which role.
+        batch: Sizes of the batch.
+    """
+    footprint = footprint_of(config)
+    ranks, shards = build_ranks(placement, batch), build_shards(placement, batch)
+    sharded = is_sharded(config, len(placement.actor_ranks), footprint)
+    memory = None
+    if footprint is not None:
+        memory = estimate_memory(config, placement, batch, ranks, shards, footprint)
     return RunPlan(
-        job=job or "train",
-        args=dict(args or {}),
+        job=job,
+        args=dict(args),
         config=config,
         placement=placement,
-        batch=build_batch(config, placement, job or "train"),
+        batch=batch,
+        ranks=ranks,
+        shards=shards,
+        traffic=build_traffic(config, placement, batch, shards, footprint, sharded=sharded),
+        memory=memory,
     )

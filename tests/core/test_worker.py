@@ -9,7 +9,8 @@ import pytest
 
 from joyrlinf_core.observability.rank_status import RankStatus
 from joyrlinf_core.observability.run_dir import RunDir
-from joyrlinf_core.plan.run_plan import BatchPlan, Placement, RunPlan
+from joyrlinf_core.plan.build import assemble
+from joyrlinf_core.plan.run_plan import BatchPlan, Placement
 
 LAUNCHER_TESTS = Path(__file__).parent / "launcher"
 
@@ -36,9 +37,7 @@ def start(tmp_path, monkeypatch):
             ranks_per_node_inferred=True, env_ranks=(0,), rollout_ranks=(0,), actor_ranks=(0,),
         )  # fmt: skip
         batch = BatchPlan(**dict.fromkeys(BatchPlan.model_fields, 1))
-        plan = RunPlan(
-            job="train", args={"behave": behave}, config=config, placement=placement, batch=batch
-        )
+        plan = assemble("train", {"behave": behave}, config, placement, batch)
         run_dir.plan.write_text(plan.model_dump_json())
         environment = {
             **os.environ, "RANK": "0", "WORLD_SIZE": world_size, "PYTHONPATH": str(LAUNCHER_TESTS),

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from joyrlinf_core.config.schema import Config
-from joyrlinf_core.plan.run_plan import BatchPlan, Placement, RunPlan
+from joyrlinf_core.plan.build import assemble
+from joyrlinf_core.plan.run_plan import BatchPlan, Placement
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -30,11 +31,8 @@ def make_plan(tmp_path, monkeypatch):
             mode="colocated", world_size=ranks * nodes, num_nodes=nodes, ranks_per_node=ranks,
             ranks_per_node_inferred=True, env_ranks=every, rollout_ranks=every, actor_ranks=every,
         )  # fmt: skip
-        numbers = dict.fromkeys(BatchPlan.model_fields, 1)
-        return RunPlan(
-            job="train", args=args, config=Config.model_validate(full), placement=placement,
-            batch=BatchPlan(**numbers),
-        )  # fmt: skip
+        batch = BatchPlan(**dict.fromkeys(BatchPlan.model_fields, 1))
+        return assemble("train", args, Config.model_validate(full), placement, batch)
 
     return make
 

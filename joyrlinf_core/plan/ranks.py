@@ -1,0 +1,42 @@
+"""The rank table: which process runs where, plays which roles and simulates which envs."""
+
+from __future__ import annotations
+
+from joyrlinf_core.plan.run_plan import BatchPlan, Placement, RankPlan, Role
+
+
+def build_ranks(placement: Placement, batch: BatchPlan) -> tuple[RankPlan, ...]:
+    """Return every process, by global rank; env ranks take the envs in order."""
+    playing: dict[Role, tuple[int, ...]] = {
+        "env": placement.env_ranks,
+        "rollout": placement.rollout_ranks,
+        "actor": placement.actor_ranks,
+    }
+    roles: list[list[Role]] = [[] for _ in range(placement.world_size)]
+    for role, ranks in playing.items():
+        for rank in ranks:
+            roles[rank].append(role)
+    first = {rank: index * batch.envs_per_rank for index, rank in enumerate(placement.env_ranks)}
+    return tuple(
+        RankPlan(
+            rank=rank,
+            node=placement.node_of(rank),
+            local_rank=rank % placement.ranks_per_node,
+            roles=tuple(roles[rank]),
+            first_env=first.get(rank, 0),
+            envs=batch.envs_per_rank if rank in first else 0,
+            groups=batch.envs_per_rank // batch.group_size if rank in first else 0,
+        )
+        for rank in range(placement.world_size)
+    )
+
+
+def as_ranges(numbers: tuple[int, ...]) -> str:
+    """Return ascending numbers as ranges, for example `0-3,6`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
