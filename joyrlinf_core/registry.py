@@ -33,11 +33,18 @@ _EXPORT: dict[Kind, str] = {
 
 
 class UnknownNameError(LookupError):
-    """No module of that name; `known` lists the names that exist."""
+    """No module of that name, or one that can't be imported.
 
-    def __init__(self, kind: Kind, name: str, known: list[str]) -> None:
-        super().__init__(f"unknown {kind} name '{name}'; known: {', '.join(known)}")
+    Attributes:
+        known: Names that exist.
+        reason: What importing it raised; empty if there is nothing to import.
+    """
+
+    def __init__(self, kind: Kind, name: str, known: list[str], reason: str = "") -> None:
+        told = reason or f"known: {', '.join(known)}"
+        super().__init__(f"unknown {kind} name '{name}'; {told}")
         self.known = known
+        self.reason = reason
 
 
 def names(kind: Kind) -> list[str]:
@@ -69,10 +76,13 @@ def load(kind: Kind, name: str) -> Any:
             module = importlib.import_module(module_name)
             if not hasattr(module, attribute):
                 importlib.import_module(f"{module_name}.{attribute}")
-            return getattr(module, attribute)
-        except (ImportError, AttributeError, TypeError, ValueError) as error:
-            # TypeError and ValueError: a relative or empty module name.
-            raise UnknownNameError(kind, name, names(kind)) from error
+            found = getattr(module, attribute)
+            if _EXPORT[kind] != "Config":
+                getattr(found, _EXPORT[kind])
+            return found
+        except Exception as error:  # somebody else's module may raise anything
+            reason = f"{type(error).__name__}: {error}"
+            raise UnknownNameError(kind, name, names(kind), reason) from error
     path = f"{_PACKAGES[kind]}.{name}"
     if name.isidentifier() and importlib.util.find_spec(path) is not None:
         module = importlib.import_module(path)
@@ -81,7 +91,11 @@ def load(kind: Kind, name: str) -> Any:
     # After the built-in ones: looking through every installed package takes a while.
     for point in _entry_points(kind):
         if point.name == name:
-            return point.load()
+            try:
+                return point.load()
+            except Exception as error:
+                reason = f"{type(error).__name__}: {error}"
+                raise UnknownNameError(kind, name, names(kind), reason) from error
     raise UnknownNameError(kind, name, names(kind))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,7 +72,12 @@ def finding_lines(finding: Finding, sources: SourceMap) -> list[Line]:
     if finding.fix:
         lines.append([(f"{pad} = ", "blue"), ("fix:", "bold green"), (f" {finding.fix}", "")])
     lines.append([])
-    return lines
+    return [[(_visible(text), style) for text, style in line] for line in lines]
+
+
+def _visible(text: str) -> str:
+    """Return text whose control characters a terminal can't obey."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
 def _place(finding: Finding, sources: SourceMap) -> str:
@@ -108,13 +114,17 @@ def _excerpt(finding: Finding) -> tuple[str, int, int] | None:
     """Return the source line, the column of the caret in it and the caret's length."""
     if finding.file is None or finding.line is None or finding.column is None:
         return None
+    path = Path(finding.file)
     try:
-        lines = Path(finding.file).read_text(encoding="utf-8-sig", errors="replace").splitlines()
+        if not path.is_file():
+            return None  # a pipe: reading it again would wait forever
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            lines = list(itertools.islice(file, finding.line))
     except OSError:
-        return None  # a pipe, or gone since: the place is still named above
+        return None  # gone since; the place is still named above
     if finding.line > len(lines):
         return None
-    text = "".join(c if c.isprintable() else " " for c in lines[finding.line - 1])
+    text = _visible(lines[finding.line - 1].rstrip("\n"))
     column = finding.column
     if column > _WIDTH // 2:
         cut = column - _WIDTH // 2

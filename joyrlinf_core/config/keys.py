@@ -6,6 +6,7 @@ import difflib
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, Union, cast, get_args, get_origin
 
 from joyrlinf_core import registry
@@ -30,6 +31,15 @@ def section_in(annotation: Any) -> type[Section] | None:
             if found is not None:
                 return found
     return None
+
+
+def sections(cls: type[Section]) -> Iterator[type[Section]]:
+    """Yield a section class and those of the sections in it."""
+    yield cls
+    for field in cls.model_fields.values():
+        below = section_in(field.annotation)
+        if below is not None:
+            yield from sections(below)
 
 
 def chosen_class(path: str, data: object) -> type[Section] | None:
@@ -72,20 +82,24 @@ def class_at(path: str, data: object) -> type[Section] | None:
     return cls
 
 
-def all_keys(data: object) -> Iterator[str]:
-    """Yield every dotted key of the schema; `data` picks the simulator and the policy family."""
+def all_keys(data: object) -> list[str]:
+    """Return every dotted key of the schema; `data` picks the simulator and the policy family."""
+    return list(_all_keys(tuple(chosen_class(path, data) for path in CHOICES)))
+
+
+@lru_cache(maxsize=8)
+def _all_keys(chosen: tuple[type[Section] | None, ...]) -> tuple[str, ...]:
+    classes = dict(zip(CHOICES, chosen, strict=True))
 
     def visit(cls: type[Section], path: str) -> Iterator[str]:
         for name, field in cls.model_fields.items():
             below = f"{path}.{name}" if path else name
             yield below
-            section = section_in(field.annotation)
-            if below in CHOICES:
-                section = chosen_class(below, data) or section
+            section = classes.get(below) or section_in(field.annotation)
             if section is not None:
                 yield from visit(section, below)
 
-    return visit(Config, "")
+    return tuple(visit(Config, ""))
 
 
 @dataclass(frozen=True)
@@ -109,14 +123,14 @@ def suggest(path: str, data: object) -> Suggestion:
         data: The whole config as plain data.
     """
     section, _, name = path.rpartition(".")
-    everything = list(all_keys(data))
+    everything = all_keys(data)
     elsewhere = tuple(key for key in everything if key.rpartition(".")[2] == name)
     if elsewhere:
         places = [key.rpartition(".")[0] or "the top level" for key in elsewhere]
         return Suggestion(f"this key belongs under {_either(places)}", elsewhere)
     cls = class_at(section, data)
     here = list(cls.model_fields) if cls is not None else []
-    near = difflib.get_close_matches(name, here, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name, here, n=1, cutoff=0.65)
     if near:
         target = f"{section}.{near[0]}" if section else near[0]
         return Suggestion(f"did you mean `{near[0]}`?", (target,))

@@ -5,6 +5,10 @@ Every problem becomes a finding with file, line and column, and all of them come
 
 from __future__ import annotations
 
+import os
+import select
+import stat
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +18,14 @@ from joyrlinf_core.config.merge import inherit_eval, merge
 from joyrlinf_core.config.overrides import parse_overrides
 from joyrlinf_core.config.schema import Config
 from joyrlinf_core.config.source_map import Located, Location, SourceMap, at_location
-from joyrlinf_core.config.validate import check_schema
+from joyrlinf_core.config.validate import check_schema, is_missing
 from joyrlinf_core.config.yaml_tree import MAX_BYTES, read_tree
 from joyrlinf_core.errors import Finding
 
 SUFFIXES = (".yaml", ".yml")
 """Names with these endings are files; other names may be presets."""
+
+_PIPE_SECONDS = 5
 
 NOT_FOUND = "JR001"
 """Code of the finding that a named preset or file does not exist."""
@@ -70,7 +76,9 @@ def load_config(source: str | Path, overrides: Sequence[str] = ()) -> LoadedConf
     whole = Located(whole.value, tree.at, tree.key)
     sources = SourceMap.of(whole)
     checked = check_schema(whole, sources)
-    findings.extend(checked.findings)
+    # What a broken base would have set is not missing.
+    cut = any(finding.severity == "error" for finding in findings)
+    findings.extend(f for f in checked.findings if not (cut and is_missing(f)))
     config = None if any(f.severity == "error" for f in findings) else checked.config
     return LoadedConfig(name, config, checked.partial, checked.unparsed, tuple(findings), sources)
 
@@ -92,11 +100,15 @@ def _find(source: str | Path) -> Path | Finding:
         if preset is not None:
             return preset
     path = Path(source)
-    if path.is_dir():
-        message = f"{name} is a directory, not a config file"
-        return Finding(NOT_FOUND, "error", (), message, "name one of the files in it", name)
-    if path.exists():
-        return path
+    try:
+        if path.is_dir():
+            message = f"{name} is a directory, not a config file"
+            return Finding(NOT_FOUND, "error", (), message, "name one of the files in it", name)
+        if path.exists():
+            return path
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        return Finding(NOT_FOUND, "error", (), f"can't look for {name}: {reason}", "", name)
     if is_path:
         near = [p.name for p in path.parent.glob("*") if p.suffix in SUFFIXES][:5]
         place = shown_path(path.parent)
@@ -163,33 +175,53 @@ def _base_path(
 def _read_file(path: Path, findings: list[Finding]) -> Located | None:
     shown = shown_path(path)
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
+        raw = _read_bytes(path)
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        findings.append(Finding("JR002", "error", (), f"can't read {shown}: {reason}", "", shown))
+        reason = error.strerror or str(error) or type(error).__name__
+        fix = "save it as a file and name that" if path.exists() and not path.is_file() else ""
+        findings.append(Finding("JR002", "error", (), f"can't read {shown}: {reason}", fix, shown))
         return None
     before = len(findings)
     tree = read_tree(raw, shown, findings)
-    if tree is None and len(findings) == before:
-        findings.append(
-            Finding(
-                "JR006",
-                "error",
-                (),
-                "the file is empty",
-                "start from a preset: joyrl presets copy quickstart",
-                shown,
-                1,
-                1,
-            )
-        )
-    if tree is None or isinstance(tree.value, dict):
+    if tree is not None and isinstance(tree.value, dict):
         return tree
+    if len(findings) > before:
+        return None
+    fix = "start from a preset: joyrl presets copy quickstart"
+    if tree is None or tree.value is None:
+        message = "the file is empty" if tree is None else "the file holds nothing"
+        findings.append(Finding("JR006", "error", (), message, fix, shown, 1, 1))
+        return None
     kind = "a list" if isinstance(tree.value, list) else "a single value"
-    if tree.value is None:
-        kind = "nothing"
     start = Location(shown, tree.at.line, tree.at.column, tree.at.text)
     message = f"the file holds {kind} where sections such as `env:` and `actor:` are expected"
-    findings.append(at_location(Finding("JR006", "error", (), message), start))
+    findings.append(at_location(Finding("JR006", "error", (), message, fix), start))
     return None
+
+
+def _read_bytes(path: Path) -> bytes:
+    """Return at most `MAX_BYTES + 1` bytes of a file or, within a few seconds, of a pipe.
+
+    Raises:
+        OSError: It can't be read, is a device, or its writer is silent.
+    """
+    mode = path.stat().st_mode
+    if stat.S_ISREG(mode):
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    if not stat.S_ISFIFO(mode):
+        raise OSError("it is neither a file nor a pipe")
+    # Without O_NONBLOCK a named pipe that nobody writes to would wait forever.
+    pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    deadline = time.monotonic() + _PIPE_SECONDS
+    try:
+        parts: list[bytes] = []
+        while sum(map(len, parts)) <= MAX_BYTES:
+            if not select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                raise OSError(f"the pipe was silent for {_PIPE_SECONDS} seconds")
+            parts.append(os.read(pipe, 1 << 16))
+            if not parts[-1]:
+                break
+        return b"".join(parts)
+    finally:
+        os.close(pipe)

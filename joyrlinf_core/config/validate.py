@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
 from pydantic import ValidationError, create_model
 from pydantic_core import ErrorDetails
 
+from joyrlinf_core.config.help_texts import help_texts
 from joyrlinf_core.config.keys import CHOICES, chosen_class, class_at, section_in, suggest
 from joyrlinf_core.config.schema import Config, EnvSection
 from joyrlinf_core.config.schema.base import Section
 from joyrlinf_core.config.source_map import Located, SourceMap, at_location, plain
+from joyrlinf_core.config.yaml_tree import MAX_INT
 from joyrlinf_core.errors import Finding
+
+MAX_FINDINGS = 50
+"""Problems of the schema that are told one by one; the rest is counted."""
 
 
 @dataclass(frozen=True)
@@ -57,53 +62,97 @@ def check_schema(tree: Located, sources: SourceMap) -> Checked:
         errors = error.errors(include_url=False)
     # Several errors at one place are the branches of a union: one finding.
     by_path: dict[str, list[ErrorDetails]] = {}
+    twins = {(one["loc"], one["type"]) for one in errors if one["loc"][:2] == ("env", "train")}
     for one in errors:
-        if not _is_inherited(one, errors, sources):
+        if not _is_inherited(one, twins, sources):
             by_path.setdefault(_error_path(one, data), []).append(one)
-    for path, group in by_path.items():
-        if path in unparsed:
-            continue
-        finding, targets = _finding(path, group, data, sources)
+    wrong = [path for path in by_path if path not in unparsed]
+    for path in wrong[:MAX_FINDINGS]:
+        finding, targets = _finding(path, by_path[path], data, sources)
         findings.append(finding)
         unparsed.update((path, *targets))
+    if len(wrong) > MAX_FINDINGS:
+        message = f"and {len(wrong) - MAX_FINDINGS} more problems, the first of them here"
+        finding = Finding("JR011", "error", (wrong[MAX_FINDINGS],), message)
+        findings.append(at_location(finding, sources.locate(wrong[MAX_FINDINGS])))
     unparsed.update(_error_path(one, data) for one in errors)
     partial = _build_partial(data, unparsed)
     return Checked(None, partial, frozenset(unparsed), tuple(findings))
+
+
+def is_missing(finding: Finding) -> bool:
+    """Say whether a finding is about a key that nobody set."""
+    return finding.code == "JR010" or (finding.code == "JR013" and "must name" in finding.message)
 
 
 def _check_scalars(data: object, sources: SourceMap) -> tuple[list[Finding], set[str]]:
     """Refuse what pydantic lets through: a bool as a number, NaN and infinity."""
     findings: list[Finding] = []
     bad: set[str] = set()
+    classes: dict[str, type[Section] | None] = {}
     for path, node in sources.entries.items():
-        if isinstance(node.value, float) and not math.isfinite(node.value):
-            message = f"`{path}: {node.value}` is no finite number"
-        elif isinstance(node.value, bool) and _is_number_field(path, data):
-            message = f"`{path}: {str(node.value).lower()}` must be a number"
-        else:
+        if not isinstance(node.value, (str, int, float)):
             continue
-        findings.append(at_location(Finding("JR011", "error", (path,), message), node.at))
-        bad.add(path)
+        section, _, name = path.rpartition(".")
+        if section not in classes:
+            classes[section] = class_at(section, data)
+        reason = _scalar_problem(node.value, _plain_types(classes[section], name))
+        if reason:
+            bad.add(path)
+            twin = sources.exact(path.replace("env.eval.", "env.train.", 1))
+            if path.startswith("env.eval.") and twin is not None and twin.at == node.at:
+                continue  # inherited, and told of where it was written
+            message, fix = f"`{path}: {_shown(node.value)}` {reason}", ""
+            if "true or false" in reason:
+                fix = _BOOL_WORDS.get(str(node.value).lower(), "")
+            finding = Finding("JR011", "error", (path,), message, fix)
+            findings.append(at_location(finding, node.at))
     return findings, bad
 
 
-def _is_number_field(path: str, data: object) -> bool:
-    section, _, name = path.rpartition(".")
-    cls = class_at(section, data)
+_BOOL_WORDS = {
+    **dict.fromkeys(("yes", "y", "on", "1", "true", "t"), "write `true`"),
+    **dict.fromkeys(("no", "n", "off", "0", "false", "f"), "write `false`"),
+}
+"""What is often meant by a word or number that is no truth value in YAML 1.2."""
+
+
+def _plain_types(cls: type[Section] | None, name: str) -> frozenset[Any]:
+    """Return the types of a key that takes scalars."""
     if cls is None or name not in cls.model_fields:
-        return False
+        return frozenset()
     annotation: Any = cls.model_fields[name].annotation
-    kinds = set(getattr(annotation, "__args__", (annotation,)))
-    return bool(kinds & {int, float}) and bool not in kinds
+    return frozenset(getattr(annotation, "__args__", (annotation,)))
 
 
-def _is_inherited(error: ErrorDetails, errors: Sequence[ErrorDetails], sources: SourceMap) -> bool:
+def _scalar_problem(value: str | float, types: frozenset[Any]) -> str:
+    """Return why a key of these types can't hold a value, empty if it may."""
+    number = bool(types & {int, float}) and bool not in types
+    if isinstance(value, bool):
+        return "must be a number" if number else ""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "is no finite number"
+    if bool in types:
+        return "must be true or false"
+    if isinstance(value, str):
+        digits = value.strip().lstrip("+-")
+        too_large = number and str not in types and digits.isdecimal() and len(digits) > 18
+    else:
+        too_large = int in types and float not in types and abs(value) > MAX_INT
+    return "is beyond 64 bits" if too_large else ""
+
+
+def _is_inherited(
+    error: ErrorDetails, train_errors: set[tuple[Any, str]], sources: SourceMap
+) -> bool:
     """Say whether an error of `env.eval` only repeats one of `env.train`."""
     loc = error["loc"]
     if loc[:2] != ("env", "eval"):
         return False
+    if error["type"] == "missing_name" and train_errors:
+        return True
     twin = ("env", "train", *loc[2:])
-    if not any(one["loc"] == twin and one["type"] == error["type"] for one in errors):
+    if (twin, error["type"]) not in train_errors:
         return False
     own = sources.exact(".".join(str(part) for part in loc))
     train = sources.exact(".".join(str(part) for part in twin))
@@ -140,6 +189,8 @@ def _finding(
         allowed = ", ".join(cls.model_fields) if cls is not None else ""
         message = f"unknown key `{name}`" + (f" in `{section}`" if section else "")
         fix = hint.text or f"delete it; allowed here: {allowed}"
+        if name == "extends":
+            fix = "`extends` stands at the top of a file; on the command line use --preset"
         if "." in str(errors[0]["loc"][-1]):
             fix = "keys are nested in a file: one section a line; dots are for --set"
         finding = Finding("JR012", "error", (path,), message, fix)
@@ -147,12 +198,8 @@ def _finding(
     if kind == "missing":
         message = f"`{path}` is required"
         cls = class_at(section, data)
-        text = (
-            (cls.model_fields[name].description or "") if cls and name in cls.model_fields else ""
-        )
-        finding = Finding(
-            "JR010", "error", (path,), message, text.split("\n")[0] and f"set it: {text}"
-        )
+        text = help_texts(cls).get(name, "") if cls is not None else ""
+        finding = Finding("JR010", "error", (path,), message, text and f"set it: {text}")
         return at_location(finding, sources.locate(path)), ()
     if kind in ("missing_name", "unknown_name"):
         known = str(errors[0].get("ctx", {}).get("known", "")).split(", ")
@@ -183,6 +230,9 @@ def _value_message(path: str, errors: list[ErrorDetails]) -> tuple[str, str]:
         fix = f"delete the line, or write `{path.rpartition('.')[2]}: {{}}`"
     elif errors[0]["type"] == "string_type" and isinstance(value, (int, float)):
         fix = "put it in quotes"
+    elif value is None and path.startswith("cluster.component_placement."):
+        # `{env,rollout: 0-3}` is two keys in YAML.
+        fix = "set ranks such as 0-3; between braces a key with commas needs quotes"
     return message, fix
 
 
@@ -220,7 +270,8 @@ def _reason(error: ErrorDetails) -> str:
 
 def _build_partial(data: object, unparsed: set[str]) -> Config:
     """Build every section that can be built, leaving out the keys in `unparsed`."""
-    pruned = _without(data, "", unparsed)
+    around = {key[:i] for key in unparsed for i in range(len(key)) if key[i] == "."}
+    pruned = _without(data, "", unparsed, around)
     sections: dict[str, Any] = {}
     for name, field in Config.model_fields.items():
         if name == "env":
@@ -277,18 +328,20 @@ def _build(
     return None
 
 
-def _without(value: object, path: str, dropped: set[str]) -> Any:
-    """Return plain data without the keys in `dropped`; a list with a bad item goes as a whole."""
+def _without(value: object, path: str, dropped: set[str], around: set[str]) -> Any:
+    """Return plain data without some keys; a list with a bad item goes as a whole.
+
+    Args:
+        value: The data at `path`.
+        path: Dotted path.
+        dropped: Keys to leave out.
+        around: Everything that holds one of them.
+    """
     if not isinstance(value, dict):
         return value
     kept: dict[str, Any] = {}
     for name, child in cast("dict[str, object]", value).items():
         below = f"{path}.{name}" if path else name
-        in_list = _is_list(child) and any(key.startswith(f"{below}.") for key in dropped)
-        if below not in dropped and not in_list:
-            kept[name] = _without(child, below, dropped)
+        if below not in dropped and not (isinstance(child, list) and below in around):
+            kept[name] = _without(child, below, dropped, around)
     return kept
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list)

@@ -7,7 +7,9 @@ of YAML 1.2, so `1e-5` is a number, `010` is 10, and `yes`, `on` and `12:30` are
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 import yaml
@@ -18,8 +20,14 @@ from joyrlinf_core.errors import Finding
 MAX_BYTES = 1 << 20
 """Largest file that is read as a config."""
 
-MAX_NODES = 20_000
-"""Largest number of values after every alias is expanded; stops alias bombs."""
+MAX_NODES = 5_000
+"""Most values of one file, counted again wherever an alias repeats them; stops alias bombs."""
+
+MAX_DEPTH = 50
+"""Most values inside each other."""
+
+MAX_INT = 2**63 - 1
+"""Largest magnitude of a whole number: 64 bits, as tensors and JSON readers have."""
 
 _PREFIX = "tag:yaml.org,2002:"
 _NULL = re.compile(r"(?:~|null|Null|NULL|)\Z")
@@ -29,6 +37,10 @@ _FLOAT = re.compile(
     r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
     r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
 )
+_BREAKS = re.compile("[\x85\u2028\u2029]")
+"""Line breaks in YAML 1.1 and in Python, plain characters in YAML 1.2: invisible either way."""
+_UNUSABLE = re.compile("[\x00\ud800-\udfff]")
+"""What an escape such as `\\0` can put into text and no file name or UTF-8 file can hold."""
 
 
 def core_schema_tag(text: str) -> str:
@@ -40,7 +52,26 @@ def core_schema_tag(text: str) -> str:
 
 
 class _CoreSchemaLoader(yaml.SafeLoader):
-    """SafeLoader that resolves plain scalars by YAML 1.2; used for composing only."""
+    """SafeLoader that resolves plain scalars by YAML 1.2; used for composing only.
+
+    Stops at `MAX_NODES` and `MAX_DEPTH`, so that no file takes long or exhausts the stack.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._nodes = 0
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self._nodes += 1
+        self._depth += 1
+        try:
+            if self._nodes > MAX_NODES or self._depth > MAX_DEPTH:
+                mark = cast(Any, self).peek_event().start_mark
+                raise _LimitError(problem=_limit_text(self._depth), problem_mark=mark)
+            return cast(Any, super()).compose_node(parent, index)
+        finally:
+            self._depth -= 1
 
     def resolve(self, kind: type[yaml.Node], value: str, implicit: tuple[bool, bool]) -> str:
         if kind is yaml.ScalarNode and implicit[0]:
@@ -48,6 +79,16 @@ class _CoreSchemaLoader(yaml.SafeLoader):
         if kind is yaml.ScalarNode:
             return _PREFIX + "str"
         return _PREFIX + ("seq" if kind is yaml.SequenceNode else "map")
+
+
+class _LimitError(yaml.MarkedYAMLError):
+    """A file holds more than any config does."""
+
+
+def _limit_text(depth: int) -> str:
+    if depth > MAX_DEPTH:
+        return f"more than {MAX_DEPTH} values inside each other"
+    return f"more than {MAX_NODES} values, so it is no config"
 
 
 def read_tree(raw: bytes | str, file: str, findings: list[Finding]) -> Located | None:
@@ -66,63 +107,58 @@ def read_tree(raw: bytes | str, file: str, findings: list[Finding]) -> Located |
         return None
     try:
         node = cast(Any, yaml).compose(text, Loader=_CoreSchemaLoader)
+        return None if node is None else _Builder(text, file, findings).build(node)
+    except _LimitError as error:
+        findings.append(replace(_syntax_finding(error, text, file), code="JR005"))
     except yaml.MarkedYAMLError as error:
         findings.append(_syntax_finding(error, text, file))
-        return None
     except yaml.reader.ReaderError as error:
-        line, column = _line_and_column(text, error.position)
-        code = ord(error.character) if isinstance(error.character, str) else error.character
-        findings.append(
-            Finding(
-                "JR003",
-                "error",
-                (),
-                f"the character U+{code:04X} is not allowed in YAML",
-                "delete it",
-                file,
-                line,
-                column,
-            )
-        )
-        return None
-    except RecursionError:
-        findings.append(Finding("JR005", "error", (), "values are nested too deeply", "", file, 1))
-        return None
-    if node is None:
-        return None
-    return _Builder(text, file, findings).build(node)
+        findings.append(_character_finding(text, error.position, file))
+    except (ValueError, OverflowError):
+        # PyYAML hands the number of an escape to `chr` as it is.
+        at = re.search(r"\\U(?!0010|000)", text)
+        line, column = _line_and_column(text, at.start() if at else 0)
+        message = "an escape names a character beyond U+10FFFF"
+        findings.append(Finding("JR003", "error", (), message, "mend it", file, line, column))
+    return None
 
 
 def _decode(raw: bytes | str, file: str, findings: list[Finding]) -> str | None:
-    if isinstance(raw, str):
-        return raw
-    if len(raw) > MAX_BYTES:
-        message = f"the file is larger than {MAX_BYTES >> 20} MiB, so it is no config"
-        findings.append(Finding("JR002", "error", (), message, "", file))
+    if isinstance(raw, bytes):
+        message, fix, start = "", "save it as UTF-8", 0
+        if len(raw) > MAX_BYTES:
+            message = f"the file is larger than {MAX_BYTES >> 20} MiB, so it is no config"
+            fix = "name a config file; joyrl presets list shows the presets"
+        elif raw.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")) or b"\0" in raw[:2]:
+            message = "the file is not UTF-8 text but UTF-16, UTF-32 or binary"
+        else:
+            try:
+                raw = raw.decode("utf-8-sig")
+            except UnicodeDecodeError as error:
+                start = error.start
+                message = f"the file is not UTF-8: byte 0x{raw[start]:02x} at offset {start}"
+        if isinstance(raw, bytes):
+            before = raw[:start].decode("utf-8-sig", errors="replace")
+            line, column = _line_and_column(before, len(before))
+            findings.append(Finding("JR002", "error", (), message, fix, file, line, column))
+            return None
+    strange = _BREAKS.search(raw)
+    if strange is not None:
+        findings.append(_character_finding(raw, strange.start(), file))
         return None
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        column = error.start - raw.rfind(b"\n", 0, error.start)
-        findings.append(
-            Finding(
-                "JR002",
-                "error",
-                (),
-                f"the file is not UTF-8: byte 0x{raw[error.start]:02x} at offset {error.start}",
-                "save it as UTF-8",
-                file,
-                line,
-                column,
-            )
-        )
-        return None
+    return raw
+
+
+def _character_finding(text: str, position: int, file: str) -> Finding:
+    line, column = _line_and_column(text, position)
+    name = unicodedata.name(text[position], "a control character")
+    message = f"the character U+{ord(text[position]):04X} ({name.lower()}) is not allowed"
+    return Finding("JR003", "error", (), message, "delete it", file, line, column)
 
 
 def _line_and_column(text: str, position: int) -> tuple[int, int]:
-    line = text.count("\n", 0, position) + 1
-    return line, position - text.rfind("\n", 0, position)
+    lines = text[:position].replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return len(lines), len(lines[-1]) + 1
 
 
 def _syntax_finding(error: yaml.MarkedYAMLError, text: str, file: str) -> Finding:
@@ -130,20 +166,27 @@ def _syntax_finding(error: yaml.MarkedYAMLError, text: str, file: str) -> Findin
     problem = str(error.problem or error.context or "broken YAML")
     fix = ""
     if "'\\t'" in problem:
-        problem, fix = "a tab stands where YAML allows spaces only", "indent with spaces"
+        problem, fix = "a tab stands where YAML allows spaces only", "write spaces"
     elif "mapping values are not allowed" in problem:
         fix = "put the value in quotes if it holds ': ', or mend the indentation of this line"
     elif "could not find expected ':'" in problem:
         fix = "write `key: value`"
-    elif "single document" in problem:
-        problem, fix = "the file holds more than one YAML document", "keep one, delete `---`"
+    elif "another document" in problem:
+        message = "the file holds more than one YAML document"
+        return _at_mark(message, "keep one, and delete this `---`", mark, text, file)
+    elif "undefined alias" in problem:
+        fix = "put text that starts with * in quotes"
     if error.context and error.context_mark and error.context not in problem:
         problem = f"{problem} ({error.context}, line {error.context_mark.line + 1})"
+    return _at_mark(problem, fix, mark, text, file)
+
+
+def _at_mark(message: str, fix: str, mark: yaml.Mark | None, text: str, file: str) -> Finding:
     if mark is None:
-        return Finding("JR003", "error", (), problem, fix, file, 1, 1)
+        return Finding("JR003", "error", (), message, fix, file, 1, 1)
     # A problem at the end of the file is reported on the line after the last.
     line = min(mark.line + 1, max(1, len(text.splitlines())))
-    return Finding("JR003", "error", (), problem, fix, file, line, mark.column + 1)
+    return Finding("JR003", "error", (), message, fix, file, line, mark.column + 1)
 
 
 class _Builder:
@@ -177,10 +220,11 @@ class _Builder:
         """Build a node; None (and a finding) if it is not allowed."""
         at = self._location(node)
         self._count += 1
-        if self._count == MAX_NODES:
-            self._report("JR005", at, path, f"more than {MAX_NODES} values, aliases expanded")
-        if self._count >= MAX_NODES:
-            return None
+        if self._count > MAX_NODES:
+            text = f"more than {MAX_NODES} values, aliases expanded"
+            raise _LimitError(problem=text, problem_mark=node.start_mark)
+        if len(self._open) >= MAX_DEPTH:
+            raise _LimitError(problem=_limit_text(MAX_DEPTH + 1), problem_mark=node.start_mark)
         if id(node) in self._open:
             self._report("JR005", at, path, "an alias stands inside the value that it names")
             return None
@@ -202,14 +246,22 @@ class _Builder:
         self._report("JR005", at, path, f"the tag {tag} is not allowed here", "delete the tag")
 
     def _scalar(self, node: yaml.ScalarNode, at: Location, key: Location, path: str) -> Any:
+        shown = node.value if len(node.value) <= 40 else node.value[:40] + "..."
+        if _UNUSABLE.search(node.value):
+            message = "text holds the character NUL or half of a surrogate pair"
+            self._report("JR005", at, path, message, "delete the escape")
+            return None
         try:
-            return Located(_scalar_value(node.tag.removeprefix(_PREFIX), node.value), at, key)
+            value = _scalar_value(node.tag.removeprefix(_PREFIX), node.value)
         except KeyError:
             self._refuse_tag(node, at, path)
         except ValueError:
-            shown = node.value if len(node.value) <= 40 else node.value[:40] + "..."
             tag = node.tag.replace(_PREFIX, "")
             self._report("JR005", at, path, f"`{shown}` can't be read as {tag}")
+        else:
+            if not isinstance(value, int) or abs(value) <= MAX_INT:
+                return Located(value, at, key)
+            self._report("JR005", at, path, f"`{shown}` is beyond 64 bits", "a smaller number")
         return None
 
     def _sequence(self, node: yaml.SequenceNode, path: str) -> list[Located]:
@@ -223,19 +275,21 @@ class _Builder:
     def _mapping(self, node: yaml.MappingNode, path: str) -> dict[str, Located]:
         found: dict[str, Located] = {}
         merged: list[dict[str, Located]] = []
+        written: dict[str, Location] = {}
         for key_node, value_node in node.value:
             at = self._location(key_node)
-            if not isinstance(key_node, yaml.ScalarNode):
-                self._report("JR005", at, path, "a key must be text")
+            name = self._key(key_node, at, path)
+            if name is None:
                 continue
+            if name in written:
+                self._duplicate(name, written[name], at, path)
+                continue
+            written[name] = at
             if key_node.tag == _PREFIX + "merge":
                 merged.extend(self._merge_sources(value_node, path))
                 continue
-            name = str(key_node.value)
             value = self._value(value_node, at, _join(path, name))
-            if name in found:
-                self._duplicate(name, found[name].key, at, path)
-            elif value is not None:
+            if value is not None:
                 found[name] = value
         # Own keys win over merged ones, and an earlier merge source over a later one.
         for source in merged:
@@ -243,9 +297,24 @@ class _Builder:
                 found.setdefault(name, value)
         return found
 
+    def _key(self, node: yaml.Node, at: Location, path: str) -> str | None:
+        """Return a key's text; None (and a finding) if it can't be a key."""
+        if not isinstance(node, yaml.ScalarNode):
+            self._report("JR005", at, path, "a key must be text")
+            return None
+        if node.tag.removeprefix(_PREFIX) not in ("str", "null", "bool", "int", "float", "merge"):
+            self._refuse_tag(node, at, path)
+            return None
+        name = str(node.value)
+        if not name or _UNUSABLE.search(name):
+            self._report("JR005", at, path, "a key is empty" if not name else "a key holds NUL")
+            return None
+        return name
+
     def _duplicate(self, name: str, first: Location, second: Location, path: str) -> None:
         message = f"`{name}` is set twice: on line {first.line} and on line {second.line}"
-        self._report("JR004", second, _join(path, name), message, "keep one of them")
+        fix = "keep one of them" if name != "<<" else "write `<<: [*one, *other]`"
+        self._report("JR004", second, _join(path, name), message, fix)
 
     def _merge_sources(self, node: yaml.Node, path: str) -> Iterator[dict[str, Located]]:
         """Yield the mappings that a `<<` key brings in."""
@@ -282,5 +351,7 @@ def _scalar_value(tag: str, text: str) -> Scalar:
         return text.lower() == "true"
     if tag == "int":
         bases = {"0o": 8, "0x": 16}
+        if len(text) > len(str(MAX_INT)) * 4:
+            return MAX_INT + 1  # refused as too large; Python would take long, or refuse as well
         return int(text[2:], bases[text[:2]]) if text[:2] in bases else int(text)
     return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))

@@ -8,9 +8,11 @@ from pydantic import BaseModel, ConfigDict
 class Section(BaseModel):
     """A frozen config section.
 
-    Unknown keys are errors; the string under a field is its help text.
+    Unknown keys are errors; the string under a field is its help text (`config/help_texts.py`).
     """
 
+    # Validators are built when they are first used, which saves those of sections inside sections.
+    # `use_attribute_docstrings` would parse the source of every section at start-up.
     model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, protected_namespaces=()
+        extra="forbid", frozen=True, defer_build=True, protected_namespaces=()
     )

@@ -41,8 +41,13 @@ def _chosen(kind: registry.Kind, key: str, base: type[Section]) -> BeforeValidat
         except registry.UnknownNameError as error:
             raise PydanticCustomError(
                 "unknown_name",
-                "unknown `{key}: {name}`; known: {known}",
-                {"key": key, "name": name, "known": ", ".join(error.known)},
+                "unknown `{key}: {name}`; {told}",
+                {
+                    "key": key,
+                    "name": name,
+                    "known": ", ".join(error.known),
+                    "told": error.reason or f"known: {', '.join(error.known)}",
+                },
             ) from error
         if not (isinstance(cls, type) and issubclass(cls, base)):
             raise PydanticCustomError(

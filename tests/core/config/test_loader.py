@@ -1,3 +1,6 @@
+import operator
+import os
+
 import pytest
 
 from joyrlinf_core.config import loader
@@ -67,6 +70,57 @@ def test_overrides_win_and_are_typed_like_yaml(write):
     assert config.actor.optim.lr == 1e-3
     assert config.runner.seed == 10
     assert config.runner.logger.experiment_name == "07"
+
+
+@pytest.mark.parametrize(
+    ("argument", "key", "value"),
+    [
+        ("env.train.tasks=[reach, push]", "env.train.tasks", ("reach", "push")),
+        ("env.train.tasks=[]", "env.train.tasks", ()),
+        ("env.eval=null", "env.eval", None),
+        ("runner.max_seconds=", "runner.max_seconds", None),
+        ("runner.max_seconds=~", "runner.max_seconds", None),
+        ("runner={seed: 3, max_steps: 9}", "runner.seed", 3),
+        ("runner.logger.experiment_name=12:30", "runner.logger.experiment_name", "12:30"),
+        ("runner.logger.experiment_name=yes", "runner.logger.experiment_name", "yes"),
+        ("runner.logger.log_path=a=b", "runner.logger.log_path", "a=b"),
+        (" runner.seed = 4", "runner.seed", 4),
+        ("runner.eval_at_end=true", "runner.eval_at_end", True),
+    ],
+)
+def test_override_values(write, argument, key, value):
+    loaded = load_config(write(TOY_YAML), [argument])
+    assert loaded.findings == ()
+    assert operator.attrgetter(key)(loaded.config) == value
+
+
+def test_override_of_a_section_keeps_its_other_keys(write):
+    config = load_config(write(TOY_YAML), ["runner={seed: 3}"]).config
+    assert (config.runner.seed, config.runner.max_steps) == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("argument", "told"),
+    [
+        ("runner.seed.more=1", "must be a whole number"),
+        ("env.train.tasks.0=push", "must be a list"),
+        ("runner=3", "must be a section of keys"),
+        ("actor.model=null", "must be a section of keys"),
+        ("runner.eval_at_end=yes", "must be true or false"),
+        ("runner.seed=99999999999999999999", None),
+        ("runner.seed=*x", None),
+        ("runner.seed={a: 1, a: 2}", None),
+        ("runner.seed=1\n---\n2", None),
+    ],
+)
+def test_overrides_that_do_not_fit(write, argument, told):
+    if told is None:
+        with pytest.raises(UsageError, match=r"--set runner\.seed"):
+            load_config(write(TOY_YAML), [argument])
+        return
+    (found,) = load_config(write(TOY_YAML), [argument]).findings
+    assert told in found.message
+    assert found.file is None
 
 
 def test_later_override_wins_and_null_removes_a_section(write):
@@ -145,6 +199,30 @@ def test_extends_in_a_circle(write):
     assert (found[0].file, found[0].line) == ("b.yaml", 1)
 
 
+def test_what_a_missing_base_would_set_is_not_missing(write):
+    for base in ("nothing.yaml", "broken.yaml", "my.yaml", ""):
+        write("runner: [\n", "broken.yaml")
+        loaded = load_config(write(f"extends: {base}\nrunner: {{seed: 1}}\n"))
+        assert [f.code for f in loaded.findings] in (["JR007"], ["JR003"])
+
+
+def test_extends_along_a_chain(write):
+    write(TOY_YAML, "c.yaml")
+    write("extends: c.yaml\nrunner: {seed: 1, max_steps: 7}\n", "b.yaml")
+    config = load_config(write("extends: b.yaml\nrunner: {seed: 2}\n")).config
+    assert (config.runner.seed, config.runner.max_steps) == (2, 7)
+
+
+def test_extends_in_another_place_says_where_it_belongs(write):
+    for loaded in (
+        load_config(write("runner: {extends: quickstart}\n" + TOY_YAML.split("\n", 2)[2])),
+        load_config(write(TOY_YAML), ["extends=quickstart"]),
+    ):
+        (found,) = loaded.findings
+        assert found.code == "JR012"
+        assert "top of a file" in found.fix
+
+
 @pytest.mark.parametrize("value", ["nothing.yaml", "qickstart", "[a, b]", "3"])
 def test_extends_of_nothing(write, value):
     loaded = load_config(write(f"extends: {value}\n{TOY_YAML}"))
@@ -198,6 +276,59 @@ def test_files_that_are_no_config(write, text, code):
     assert loaded.findings[0].file == "my.yaml"
     assert loaded.config is None
     assert loaded.partial is None
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        ("runner: {seed: 1}\n".encode("utf-16"), "UTF-16"),
+        ("runner: {seed: 1}\n".encode("utf-16-le"), "UTF-16"),
+        ("runner: {seed: 1}\n".encode("utf-32"), "UTF-32"),
+        ("runner: {seed: 1} # \u00e4\n".encode("latin-1"), "byte 0xe4 at offset 20"),
+        (b"x" * 10_000_000, "larger than 1 MiB"),
+    ],
+)
+def test_bytes_that_are_no_config(write, raw, told):
+    (found,) = load_config(write(raw)).findings
+    assert (found.code, found.file, found.line) == ("JR002", "my.yaml", 1)
+    assert told in found.message
+
+
+def test_columns_count_characters(write):
+    (found,) = load_config(write("a: \u00e4".encode() + b"\xff")).findings
+    assert (found.line, found.column) == (1, 5)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_silent_pipe_does_not_hang(tmp_path, monkeypatch):
+    monkeypatch.setattr(loader, "_PIPE_SECONDS", 0.2)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (found,) = load_config(pipe).findings
+    assert (found.code, "silent" in found.message) == ("JR002", True)
+
+
+def test_a_pipe_is_read_to_its_end():
+    """As in `joyrl validate <(make-config)`."""
+    reading, writing = os.pipe()
+    os.write(writing, TOY_YAML.encode())
+    os.close(writing)
+    assert load_config(f"/dev/fd/{reading}").config is not None
+    os.close(reading)
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/dev/tty"])
+def test_a_device_is_refused(device):
+    (found,) = load_config(device).findings
+    assert found.code == "JR002"
+    assert "neither a file nor a pipe" in found.message
+    assert found.fix
+
+
+def test_a_name_that_no_file_can_have():
+    (found,) = load_config("x" * 5000).findings
+    assert found.code == loader.NOT_FOUND
+    assert "too long" in found.message.lower()
 
 
 def test_unreadable_file(write, monkeypatch):

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from joyrlinf_core.config.source_map import SourceMap, plain
@@ -100,6 +102,72 @@ def test_alias_bomb_is_stopped():
     _, findings = read("\n".join(lines))
     assert [f.code for f in findings] == ["JR005"]
     assert "aliases expanded" in findings[0].message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a0: &a0 {x: 1}\n"
+        + "\n".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}" for i in range(1, 30)),
+        "a0: &a0 [x]\n" + "\n".join(f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 2000)),
+        "[" * 100_000,
+        "{a: " * 3000 + "1" + "}" * 3000,
+        "\n".join(" " * i + "a:" for i in range(1000)),
+        "- " * 60 + "x",
+        "\n".join(f"k{i}: &k{i} {i}" for i in range(40_000)),
+    ],
+    ids=["merge", "alias chain", "[", "{", "block", "- -", "many"],
+)
+def test_what_no_config_holds_is_refused_quickly(text):
+    started = time.process_time()
+    got, findings = read(text)
+    assert time.process_time() - started < 5
+    assert got is None
+    assert [f.code for f in findings] == ["JR005"]
+    assert "more than" in findings[0].message
+    assert findings[0].line
+    assert findings[0].column
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "told"),
+    [
+        ("a: 9223372036854775808", "JR005", "64 bits"),
+        ("a: -9223372036854775809", "JR005", "64 bits"),
+        (f"a: 0x{'f' * 9000}", "JR005", "64 bits"),
+        (f"a: 0o{'7' * 9000}", "JR005", "64 bits"),
+        ('a: "\\ud800"', "JR005", "surrogate"),
+        ('a: "x\\0"', "JR005", "NUL"),
+        ('"x\\0": 1', "JR005", "NUL"),
+        ("'': 1", "JR005", "a key is empty"),
+        ("!!python/name:os.system x: 1", "JR005", "tag"),
+        ("a:\n  <<: {x: 1}\n  <<: {y: 1}\n", "JR004", "on line 2 and on line 3"),
+        ("a: \u2028x", "JR003", "U+2028 (line separator)"),
+        ("a: \x85x", "JR003", "U+0085"),
+        ('a: "\\UFFFFFFFF"', "JR003", "U+10FFFF"),
+        ('a: "\\U00110000"', "JR003", "U+10FFFF"),
+        ("%YAML 3.0\n--- 1", "JR003", "version"),
+    ],
+)
+def test_more_that_is_refused(text, code, told):
+    _, findings = read(text)
+    assert [f.code for f in findings] == [code]
+    assert told in findings[0].message
+    assert findings[0].column
+
+
+def test_a_duplicate_of_a_refused_value_is_told_too():
+    _, findings = read("a: !custom 1\na: 2\n")
+    assert [f.code for f in findings] == ["JR005", "JR004"]
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r", "\n"])
+def test_lines_are_counted_alike(end):
+    _, findings = read(end.join(["a: 1", "b: 2", "a: 3", ""]))
+    assert [(f.line, f.column) for f in findings] == [(3, 1)]
+    findings = []
+    read_tree(end.encode().join([b"a: 1", b"b: \xff"]), "a.yaml", findings)
+    assert [(f.line, f.column) for f in findings] == [(2, 4)]
 
 
 def test_alias_inside_itself_is_a_finding():
