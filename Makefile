@@ -1,5 +1,6 @@
 # make quickstart   set up and train on a real simulator (CPU, minutes)
 # make test         set up and run the tests (CPU)
+# make docs         write the pages that are made from docstrings
 # make lint         format, lint, types, layer contracts
 # make venv         set up only, with the developers' tools
 # make clean        remove what these targets created; results/ stays
@@ -14,7 +15,7 @@ ARGS ?=
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -qq
 
-.PHONY: quickstart test lint venv clean
+.PHONY: quickstart test docs lint venv clean
 .DELETE_ON_ERROR:
 
 quickstart: $(VENV)/.installed-run
@@ -24,6 +25,11 @@ quickstart: $(VENV)/.installed-run
 test: $(VENV)/.installed-dev
 	$(ensure-opengl)
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+# Pages made from docstrings; a test fails while one is stale.
+docs: $(VENV)/.installed-dev
+	$(BIN)/python -m joyrlinf_core.plan.rules > docs/rules.md.new
+	mv docs/rules.md.new docs/rules.md
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

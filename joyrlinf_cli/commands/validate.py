@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from joyrlinf_cli.options import ConfigArguments, ConfigOption, JsonOption, PresetOption, SetOption
+
+CheckPathsOption = Annotated[
+    bool,
+    typer.Option(
+        "--check-paths",
+        help="Files and directories that a config names must be on this machine.",
+    ),
+]
 
 
 def validate(
@@ -12,6 +22,7 @@ def validate(
     preset: PresetOption = None,
     config: ConfigOption = None,
     sets: SetOption = None,
+    check_paths: CheckPathsOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check configs without running them: every problem at once, with file and line.
@@ -22,7 +33,9 @@ def validate(
     from joyrlinf_cli.render.validation import Report, write_json, write_text
     from joyrlinf_core.errors import ExitCode
 
-    reports = [Report.of(one) for one in load_all(configs, preset, config, sets)]
+    reports = [
+        Report.of(one, check_paths=check_paths) for one in load_all(configs, preset, config, sets)
+    ]
     if as_json:
         write_json(reports)
     else:

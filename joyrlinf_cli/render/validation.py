@@ -24,9 +24,9 @@ class Report:
     plan: RunPlan | None
 
     @classmethod
-    def of(cls, loaded: LoadedConfig) -> Report:
+    def of(cls, loaded: LoadedConfig, *, check_paths: bool = False) -> Report:
         """Check a loaded config and plan its training run."""
-        findings = check_loaded(loaded)
+        findings = check_loaded(loaded, check_paths=check_paths)
         if loaded.config is None or any(finding.severity == "error" for finding in findings):
             return cls(loaded, findings, None)
         return cls(loaded, findings, build_plan(loaded.config, None))

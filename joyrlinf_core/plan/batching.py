@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Literal
 
 from joyrlinf_core.config.schema import Config
@@ -34,6 +35,7 @@ class BatchShape:
     num_envs: int
     """E."""
     env_ranks: int
+    rollout_ranks: int
     actor_ranks: int
     """W_a."""
     stages: int
@@ -79,11 +81,13 @@ _CHECKS: dict[str, Callable[[BatchShape], bool]] = {
     "JR105": lambda s: s.num_envs % (s.actor_ranks * s.group_size) == 0,
     "JR106": lambda s: s.steps_per_epoch % s.chunk_size == 0,
     "JR107": lambda s: s.auto_reset or s.max_episode_steps <= s.steps_per_epoch,
+    "JR110": lambda s: s.num_envs % (s.rollout_ranks * s.stages) == 0,
     "JR103": lambda s: s.samples_per_actor % s.samples_per_optimizer_step == 0,
 }
 _NEEDS = {
     "JR102": {"JR101"},
     "JR104": {"JR101", "JR102"},
+    "JR110": {"JR101", "JR102"},
     "JR103": {"JR101", "JR105", "JR106"},
 }
 """A check that makes no sense while one of these fails is not made."""
@@ -99,6 +103,8 @@ def violations(shape: BatchShape) -> frozenset[str]:
 
 
 _FARTHEST = 1 << 20
+_TRIES = 8
+"""Values on either side that `accepts` is asked about."""
 
 Number = Literal[
     "num_envs",
@@ -112,13 +118,19 @@ Number = Literal[
 ]
 
 
-def nearest(shape: BatchShape, number: Number, code: str) -> tuple[int, ...]:
-    """Return the nearest values of one number that mend a rule and break no other.
+def nearest(
+    shape: BatchShape,
+    number: Number,
+    code: str,
+    accepts: Callable[[int], bool] = lambda _: True,
+) -> tuple[int, ...]:
+    """Return the nearest values of one number that mend a rule and break no other batch rule.
 
     Args:
         shape: Numbers that break the rule.
         number: Which of them to change.
         code: The rule to mend.
+        accepts: Further test of a value, called for a few of them only.
 
     Returns:
         At most one smaller and one larger value; empty if changing this number alone can't help.
@@ -140,9 +152,13 @@ def nearest(shape: BatchShape, number: Number, code: str) -> tuple[int, ...]:
         "max_episode_steps": shape.steps_per_epoch,
     }
     reach = min(wholes.get(number, _FARTHEST), max(4 * now, 1024))
-    below = next((value for value in range(now - 1, 0, -1) if works(value)), None)
-    above = next((value for value in range(now + 1, reach + 1) if works(value)), None)
-    return tuple(value for value in (below, above) if value is not None)
+
+    def first(values: range) -> int | None:
+        mending = islice((value for value in values if works(value)), _TRIES)
+        return next((value for value in mending if accepts(value)), None)
+
+    found = (first(range(now - 1, 0, -1)), first(range(now + 1, reach + 1)))
+    return tuple(value for value in found if value is not None)
 
 
 def batch_shape(config: Config, placement: Placement) -> BatchShape:
@@ -151,6 +167,7 @@ def batch_shape(config: Config, placement: Placement) -> BatchShape:
     return BatchShape(
         num_envs=env.total_num_envs,
         env_ranks=len(placement.env_ranks),
+        rollout_ranks=len(placement.rollout_ranks),
         actor_ranks=len(placement.actor_ranks),
         stages=config.rollout.pipeline_stage_num,
         group_size=config.algorithm.group_size,

@@ -11,13 +11,15 @@ from joyrlinf_core.plan.batching import build_batch
 from joyrlinf_core.plan.memory import estimate_memory, footprint_of, is_sharded
 from joyrlinf_core.plan.placement import resolve_placement
 from joyrlinf_core.plan.ranks import build_ranks
-from joyrlinf_core.plan.rules import check
+from joyrlinf_core.plan.rules import Origins, check
 from joyrlinf_core.plan.run_plan import BatchPlan, Job, Placement, RunPlan
 from joyrlinf_core.plan.shards import build_shards
 from joyrlinf_core.plan.traffic import build_traffic
 
 
-def check_loaded(loaded: LoadedConfig, job: Job | None = None) -> tuple[Finding, ...]:
+def check_loaded(
+    loaded: LoadedConfig, job: Job | None = None, *, check_paths: bool = False
+) -> tuple[Finding, ...]:
     """Return every finding of a loaded config: reading, schema and rules, with their places.
 
     The rules look at whatever could be read, so that all problems show at once.
@@ -25,10 +27,17 @@ def check_loaded(loaded: LoadedConfig, job: Job | None = None) -> tuple[Finding,
     Args:
         loaded: A config as it was read.
         job: What will run; None checks the config for its own sake.
+        check_paths: Files and directories must be there although nothing will run.
     """
     findings = list(loaded.findings)
     if loaded.partial is not None:
-        found = check(loaded.partial, unparsed=loaded.unparsed, job=job)
+        found = check(
+            loaded.partial,
+            unparsed=loaded.unparsed,
+            job=job,
+            check_paths=check_paths,
+            origins=Origins.of(loaded.source_map),
+        )
         findings.extend(loaded.source_map.place(finding) for finding in found)
     return tuple(findings)
 

@@ -4,6 +4,8 @@ import pytest
 
 from tests.doubles.toy import TOY_YAML
 
+_SPLIT = ("--set", 'cluster.component_placement={"env,rollout": 0, "actor": 1}')
+
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
@@ -48,14 +50,17 @@ def test_findings_look_like_this(joyrl, folder):
         "   = fix: actor.micro_batch_size 20 or 32, or "
         "env.train.total_num_envs 72 or 96\n"
         "\n"
-        "bad.yaml: 2 errors\n"
+        "info[JR099]: not checked: JR503, JR504 (need runner.max_steps)\n"
+        " = fix: mend the errors above and check again\n"
+        "\n"
+        "bad.yaml: 2 errors, 1 info\n"
     )
 
 
 def test_several_files_and_folders(joyrl, folder):
     result = joyrl("validate", "bad.yaml", "sub", "quickstart")
     assert result.code == 3
-    assert "bad.yaml: 2 errors" in result.out
+    assert "bad.yaml: 2 errors, 1 info" in result.out
     assert "sub/other.yml: ok" in result.out
     assert "quickstart: ok" in result.out
 
@@ -99,6 +104,28 @@ def test_a_warning_is_no_failure(joyrl, folder):
     assert result.code == 0
     assert "warning[JR402]" in result.out
     assert "good.yaml: 1 warning" in result.out
+
+
+def test_absent_files_are_errors_on_request(joyrl, folder):
+    arguments = ("validate", "good.yaml", "--set", "actor.model.model_path=/no/such")
+    result = joyrl(*arguments, "--check-paths")
+    assert result.code == 3
+    assert "error[JR402]" in result.out
+    document = json.loads(joyrl(*arguments, "--check-paths", "--json").out)
+    assert [f["severity"] for f in document["files"][0]["findings"]] == ["error"]
+
+
+def test_a_key_without_effect_warns(joyrl, folder):
+    result = joyrl("validate", "good.yaml", "--set", "algorithm.gamma=0.9")
+    assert result.code == 0
+    assert "warning[JR801]: `algorithm.gamma` has no effect" in result.out
+
+
+def test_what_can_only_be_planned_is_an_info(joyrl, folder):
+    result = joyrl("validate", "good.yaml", "--set", "algorithm.pipeline_mode=async", *_SPLIT)
+    assert result.code == 0
+    assert "info[JR207]" in result.out
+    assert "good.yaml: 1 info" in result.out
 
 
 @pytest.mark.parametrize(

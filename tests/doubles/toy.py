@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from joyrlinf_core.config.schema import EnvConfig, EpisodeId, ModelConfig
 
@@ -36,6 +36,10 @@ class ToyEnv(EnvConfig):
     def image_shape(self) -> tuple[int, int, int, int]:
         return (1, self.image_size, self.image_size, 3)
 
+    @property
+    def largest_return(self) -> float | None:
+        return self.reward_coef if self.reward_mode == "success" else None
+
     def train_episode(self, seed: int, group: int, k: int) -> EpisodeId:
         return EpisodeId(0, seed + group + k)
 
@@ -66,6 +70,18 @@ class ToyModel(ModelConfig):
 
     def check_directory(self, directory: Path) -> list[str]:
         return [] if (directory / "weights").exists() else ["weights"]
+
+
+class PlannedEnv(ToyEnv):
+    """A simulator that can be planned but not run."""
+
+    missing_runtime: ClassVar[str] = "env type 'planned' can be planned, but not run"
+
+
+class PlannedModel(ToyModel):
+    """A policy family that can be planned but not run."""
+
+    missing_runtime: ClassVar[str] = "policy 'planned' can be planned, but not run"
 
 
 TOY_YAML = """\

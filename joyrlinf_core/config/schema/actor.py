@@ -50,6 +50,9 @@ class ModelConfig(Section):
     missing_runtime: ClassVar[str] = ""
     """Why policies of this family can be planned but not run in this version; empty: they run."""
 
+    takes_adapter: ClassVar[bool] = False
+    """Whether `lora_path` can be loaded on top of the weights."""
+
     expected_levels: ClassVar[tuple[str, str]] = ("chunk_level", "chunk_level")
     """`algorithm.reward_type` and `algorithm.logprob_type` that the family is trained with."""
 

@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from joyrlinf_core.config.schema import Config
 from joyrlinf_core.errors import Finding
-from joyrlinf_core.plan.rules import algorithm, batch, placement, policy, runner
+from joyrlinf_core.plan.rules import (
+    algorithm,
+    batch,
+    env,
+    placement,
+    policy,
+    runner,
+    unused,
+    unused_settings,
+)
+from joyrlinf_core.plan.rules.origins import Origins
 from joyrlinf_core.plan.rules.rule import RULES, Rule, RuleContext
 from joyrlinf_core.plan.run_plan import Job
 
-__all__ = ["RULES", "Rule", "algorithm", "batch", "check", "placement", "policy", "runner"]
+__all__ = [
+    "RULES",
+    "SKIPPED",
+    "Origins",
+    "Rule",
+    "algorithm",
+    "batch",
+    "check",
+    "env",
+    "placement",
+    "policy",
+    "runner",
+    "unused",
+    "unused_settings",
+]
+
+SKIPPED = "JR099"
+"""Code of the finding that names the rules which could not be checked."""
 
 
 def check(
@@ -16,6 +45,8 @@ def check(
     *,
     unparsed: frozenset[str] = frozenset(),
     job: Job | None = None,
+    check_paths: bool = False,
+    origins: Origins | None = None,
 ) -> list[Finding]:
     """Run every rule whose keys could be read.
 
@@ -23,19 +54,43 @@ def check(
         config: A config, or as much of one as could be read.
         unparsed: Dotted keys that `config` lacks or holds a wrong value for.
         job: What will run; None while a config is checked for its own sake.
+        check_paths: Files and directories must be there although nothing will run.
+        origins: Which keys the user wrote; None where nobody knows.
 
     Returns:
-        All findings, by code.
+        All findings, by code; a last one names the rules that were not checked.
     """
-    context = RuleContext(config, job)
-    found: list[Finding] = []
+    context = RuleContext(config, job, check_paths, unparsed, origins or Origins())
+    return [*context.findings(), *_skipped(context)]
+
+
+def _skipped(context: RuleContext) -> list[Finding]:
+    """Return one finding that names the rules which could not be checked, and why."""
+    by_key: dict[str, list[str]] = {}
     for code in sorted(RULES):
-        one = RULES[code]
-        if not any(_touches(read, bad) for read in one.reads for bad in unparsed):
-            found.extend(one.check(context))
-    return found
+        blockers = context.blockers(RULES[code])
+        if blockers and context.applies(RULES[code]):
+            by_key.setdefault(min(blockers, key=lambda key: (len(key), key)), []).append(code)
+    if not by_key:
+        return []
+    parts = [
+        f"{_ranges(codes)} ({'needs' if len(codes) == 1 else 'need'} {key})"
+        for key, codes in sorted(by_key.items(), key=lambda item: item[1])
+    ]
+    message = f"not checked: {'; '.join(parts)}"
+    return [Finding(SKIPPED, "info", (), message, "mend the errors above and check again")]
 
 
-def _touches(read: str, bad: str) -> bool:
-    """Say whether one of two dotted keys is the other or lies below it."""
-    return read == bad or read.startswith(f"{bad}.") or bad.startswith(f"{read}.")
+def _ranges(codes: Iterable[str]) -> str:
+    """Return codes with runs of neighbours as ranges, `JR101-JR104, JR107`."""
+    known = sorted(RULES)
+    runs: list[list[str]] = []
+    for code in codes:
+        if runs and known.index(code) == known.index(runs[-1][-1]) + 1:
+            runs[-1].append(code)
+        else:
+            runs.append([code])
+    return ", ".join(
+        run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(run)
+        for run in runs
+    )

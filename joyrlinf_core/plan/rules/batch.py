@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import lcm
 
 from joyrlinf_core.errors import Finding
-from joyrlinf_core.plan.batching import BatchShape, Number, nearest
+from joyrlinf_core.plan.batching import BatchShape, Number, nearest, violations
+from joyrlinf_core.plan.rules.changes import Change, told
 from joyrlinf_core.plan.rules.rule import CLUSTER, RuleContext, finding, rule
 
 _KEYS: dict[Number, str] = {
@@ -33,18 +35,27 @@ _READS = (
     "actor.model.num_action_chunks",
 )
 """`BatchShape` needs them all."""
+_MICRO = "env.train.infer_micro_batch_size"
 
 
-def _fix(shape: BatchShape, code: str, numbers: tuple[Number, ...]) -> str:
+def _fix(
+    context: RuleContext,
+    shape: BatchShape,
+    code: str,
+    numbers: tuple[Number, ...],
+    *more: Change,
+) -> str:
     """Return the nearest working values of each number, or the advice to change several."""
-    parts: list[str] = []
+    if context.probing:
+        return ""
+    changes: list[Change] = []
     for number in numbers:
-        values = nearest(shape, number, code)
-        if values:
-            parts.append(f"{_KEYS[number]} {' or '.join(str(value) for value in values)}")
-    if not parts:
-        return f"no single value of {' or '.join(_KEYS[n] for n in numbers)} helps; change several"
-    return ", or ".join(parts)
+        key = _KEYS[number]
+        values = nearest(shape, number, code, lambda v, key=key: context.mends(code, {key: v}))
+        changes.extend({key: value} for value in values)
+    changes.extend(change for change in more if context.mends(code, change))
+    keys = " or ".join(_KEYS[number] for number in numbers)
+    return told(changes) or f"no single value of {keys} helps; change several"
 
 
 @rule(
@@ -54,14 +65,20 @@ def _fix(shape: BatchShape, code: str, numbers: tuple[Number, ...]) -> str:
     fails={"cluster.component_placement": {"env,rollout,actor": "0-2"}},
 )
 def envs_divide_by_ranks(context: RuleContext) -> Iterator[Finding]:
-    """Every env rank simulates the same number of envs."""
+    """Every env rank simulates the same number of envs.
+
+    Ranks work in step: a rank with fewer envs would wait for the others, and batches of different
+    sizes could not be dealt out.
+
+    Example: 256 envs on 6 env ranks leave 4 over; 252 and 258 do not.
+    """
     shape = context.breaks("JR101")
     if shape is not None:
         message = (
             f"envs do not divide into ranks: {shape.num_envs} envs / {shape.env_ranks} env ranks "
             f"leaves {shape.num_envs % shape.env_ranks}"
         )
-        yield finding("JR101", (_ENVS,), message, _fix(shape, "JR101", ("num_envs",)))
+        yield finding("JR101", (_ENVS,), message, _fix(context, shape, "JR101", ("num_envs",)))
 
 
 @rule(
@@ -71,7 +88,13 @@ def envs_divide_by_ranks(context: RuleContext) -> Iterator[Finding]:
     fails={"rollout.pipeline_stage_num": 3},
 )
 def envs_divide_by_stages(context: RuleContext) -> Iterator[Finding]:
-    """Every pipeline stage of a rank has the same number of envs, at least one."""
+    """Every pipeline stage of a rank has the same number of envs, at least one.
+
+    With `rollout.pipeline_stage_num` S, a rank splits its envs into S stages; while one simulates,
+    the policy infers for the next.
+
+    Example: 256 envs / 8 ranks = 32 envs; 32 % 3 stages = 2, so 3 stages do not work, 2 and 4 do.
+    """
     shape = context.breaks("JR102")
     if shape is not None:
         per_rank = shape.num_envs // shape.env_ranks
@@ -81,7 +104,9 @@ def envs_divide_by_stages(context: RuleContext) -> Iterator[Finding]:
             f"{per_rank % shape.stages}"
         )
         paths = (_KEYS["stages"], _ENVS)
-        yield finding("JR102", paths, message, _fix(shape, "JR102", ("stages", "num_envs")))
+        yield finding(
+            "JR102", paths, message, _fix(context, shape, "JR102", ("stages", "num_envs"))
+        )
 
 
 @rule(
@@ -91,7 +116,15 @@ def envs_divide_by_stages(context: RuleContext) -> Iterator[Finding]:
     fails={"actor.micro_batch_size": 24, "actor.gradient_accumulation_steps": 4},
 )
 def samples_divide_by_batches(context: RuleContext) -> Iterator[Finding]:
-    """The samples of an actor make up whole optimizer batches."""
+    """The samples of an actor make up whole optimizer batches.
+
+    A sample is one chunk of one env. An actor has T_eff x B of them in a training step, where
+    T_eff = `rollout_epoch` x `max_steps_per_rollout_epoch` / `num_action_chunks` and B = envs /
+    actor ranks. One optimizer step takes `micro_batch_size` x `gradient_accumulation_steps`.
+
+    Example: T_eff x B = 60 x 16 = 960 samples; 32 x 4 = 128; 960 % 128 = 64. With a
+    `micro_batch_size` of 30 (8 optimizer steps) or 40 (6) nothing is left over.
+    """
     shape = context.breaks("JR103")
     if shape is not None:
         n, batch = shape.samples_per_actor, shape.samples_per_optimizer_step
@@ -107,7 +140,7 @@ def samples_divide_by_batches(context: RuleContext) -> Iterator[Finding]:
             "num_envs",
         )
         paths = tuple(_KEYS[number] for number in numbers)
-        yield finding("JR103", paths, message, _fix(shape, "JR103", numbers))
+        yield finding("JR103", paths, message, _fix(context, shape, "JR103", numbers))
 
 
 @rule(
@@ -117,7 +150,13 @@ def samples_divide_by_batches(context: RuleContext) -> Iterator[Finding]:
     fails={"algorithm.group_size": 7},
 )
 def groups_fit_stages(context: RuleContext) -> Iterator[Finding]:
-    """A group lies within one rank and stage."""
+    """A group lies within one rank and stage.
+
+    The `group_size` envs of a group start from one initial state and are compared with each other.
+    They are consecutive envs, so that the envs of a stage must be whole groups.
+
+    Example: 256 envs / 8 ranks / 2 stages = 16 envs; groups of 8 fit, groups of 12 do not.
+    """
     shape = context.breaks("JR104")
     if shape is not None:
         per_stage = shape.num_envs // (shape.env_ranks * shape.stages)
@@ -127,7 +166,7 @@ def groups_fit_stages(context: RuleContext) -> Iterator[Finding]:
             f"{shape.group_size} = {per_stage % shape.group_size}"
         )
         paths = (_KEYS["group_size"], _ENVS)
-        fix = _fix(shape, "JR104", ("group_size", "num_envs"))
+        fix = _fix(context, shape, "JR104", ("group_size", "num_envs"))
         yield finding("JR104", paths, message, fix)
 
 
@@ -138,7 +177,13 @@ def groups_fit_stages(context: RuleContext) -> Iterator[Finding]:
     fails={"cluster.component_placement": {"env,rollout": "0", "actor": "0-2"}},
 )
 def groups_fit_actors(context: RuleContext) -> Iterator[Finding]:
-    """Trajectories are dealt to actors in whole groups."""
+    """Trajectories are dealt to actors in whole groups.
+
+    A group that straddled two actors would be normalised by two different means, without any
+    message.
+
+    Example: 48 envs / groups of 8 = 6 groups; they do not divide over 4 actors, but over 2, 3 or 6.
+    """
     shape = context.breaks("JR105")
     placement = context.placement
     # Where actors are the env ranks, JR101 and JR104 already say the same.
@@ -151,7 +196,9 @@ def groups_fit_actors(context: RuleContext) -> Iterator[Finding]:
         f"{groups % shape.actor_ranks}"
     )
     paths = (_ENVS, _KEYS["group_size"])
-    yield finding("JR105", paths, message, _fix(shape, "JR105", ("num_envs", "group_size")))
+    yield finding(
+        "JR105", paths, message, _fix(context, shape, "JR105", ("num_envs", "group_size"))
+    )
 
 
 @rule(
@@ -161,7 +208,13 @@ def groups_fit_actors(context: RuleContext) -> Iterator[Finding]:
     fails={"actor.model.num_action_chunks": 7},
 )
 def epoch_divides_by_chunk(context: RuleContext) -> Iterator[Finding]:
-    """A rollout epoch is made of whole chunks."""
+    """A rollout epoch is made of whole chunks.
+
+    The policy is asked once for `num_action_chunks` actions, which are all executed. The length of
+    an epoch is `max_steps_per_rollout_epoch`, or `max_episode_steps` where that is not set.
+
+    Example: 80 env steps are 16 chunks of 5, and no whole number of chunks of 6.
+    """
     shape = context.breaks("JR106")
     if shape is not None:
         steps, chunk = shape.steps_per_epoch, shape.chunk_size
@@ -170,7 +223,7 @@ def epoch_divides_by_chunk(context: RuleContext) -> Iterator[Finding]:
             f"num_action_chunks {chunk} = {steps % chunk}"
         )
         paths = (_KEYS["chunk_size"], _KEYS["steps_per_epoch"], _KEYS["max_episode_steps"])
-        fix = _fix(shape, "JR106", ("chunk_size", "steps_per_epoch"))
+        fix = _fix(context, shape, "JR106", ("chunk_size", "steps_per_epoch"))
         yield finding("JR106", paths, message, fix)
 
 
@@ -181,7 +234,14 @@ def epoch_divides_by_chunk(context: RuleContext) -> Iterator[Finding]:
     fails={"env.train.max_steps_per_rollout_epoch": 40},
 )
 def episode_fits_epoch(context: RuleContext) -> Iterator[Finding]:
-    """Without auto_reset an episode must be able to end within its rollout epoch."""
+    """Without auto_reset an episode must be able to end within its rollout epoch.
+
+    Each epoch is then one episode. An epoch that is shorter cuts episodes off before their time
+    limit, and what could have been a success counts as a failure.
+
+    Example: `max_episode_steps` 480 with `max_steps_per_rollout_epoch` 240: set both to 480, or
+    `auto_reset: true`, where episodes go on in the next epoch.
+    """
     shape = context.breaks("JR107")
     if shape is not None:
         message = (
@@ -189,8 +249,9 @@ def episode_fits_epoch(context: RuleContext) -> Iterator[Finding]:
             f"max_steps_per_rollout_epoch {shape.steps_per_epoch}, and auto_reset is off"
         )
         paths = (_KEYS["steps_per_epoch"], _KEYS["max_episode_steps"])
-        fix = _fix(shape, "JR107", ("steps_per_epoch", "max_episode_steps"))
-        yield finding("JR107", paths, message, f"{fix}, or env.train.auto_reset true")
+        numbers: tuple[Number, ...] = ("steps_per_epoch", "max_episode_steps")
+        fix = _fix(context, shape, "JR107", numbers, {"env.train.auto_reset": True})
+        yield finding("JR107", paths, message, fix)
 
 
 @rule(
@@ -200,7 +261,12 @@ def episode_fits_epoch(context: RuleContext) -> Iterator[Finding]:
     fails={"env.train.max_steps_per_rollout_epoch": 160},
 )
 def epoch_not_longer_than_episode(context: RuleContext) -> Iterator[Finding]:
-    """Without auto_reset, steps after the time limit hold nothing to learn from."""
+    """Without auto_reset, a rollout epoch is no longer than its episode.
+
+    Steps after the time limit are simulated and masked out: they cost time and teach nothing.
+
+    Example: episodes of 80 steps in epochs of 160 waste half of the simulation. A warning.
+    """
     shape = context.shape
     if shape is None or shape.auto_reset:
         return
@@ -211,7 +277,8 @@ def epoch_not_longer_than_episode(context: RuleContext) -> Iterator[Finding]:
             f"a rollout epoch of {shape.steps_per_epoch} env steps outlasts its episodes of "
             f"{limit}: {shape.steps_per_epoch - needed} steps of each epoch are masked out"
         )
-        fix = f"env.train.max_steps_per_rollout_epoch {needed}, or env.train.auto_reset true"
+        changes = ({_KEYS["steps_per_epoch"]: needed}, {"env.train.auto_reset": True})
+        fix = context.fix("JR108", *changes, otherwise="shorten the epoch")
         yield finding("JR108", (_KEYS["steps_per_epoch"],), message, fix, "warning")
 
 
@@ -222,18 +289,89 @@ def epoch_not_longer_than_episode(context: RuleContext) -> Iterator[Finding]:
     fails={"env.eval.total_num_envs": 3, "rollout.pipeline_stage_num": 2},
 )
 def eval_envs_divide(context: RuleContext) -> Iterator[Finding]:
-    """Evaluation envs spread evenly over ranks and stages."""
+    """Evaluation envs spread evenly over ranks and stages.
+
+    Every env rank and stage has the same number of evaluation envs, and where the policy runs on
+    other ranks, each of these answers the same number.
+
+    Example: 500 envs do not divide over 8 ranks; 496 and 504 do. `env.eval.num_episodes` may be any
+    number: a free env takes the next episode.
+    """
     env, placement = context.config.env.eval, context.placement
     if env is None or placement is None:
         return
     stages = context.config.rollout.pipeline_stage_num
-    unit = len(placement.env_ranks) * stages
-    if env.total_num_envs % unit:
+    ranks = lcm(len(placement.env_ranks), len(placement.rollout_ranks))
+    unit, envs = ranks * stages, env.total_num_envs
+    if envs % unit:
+        named = f"{len(placement.env_ranks)} env ranks"
+        if placement.rollout_ranks != placement.env_ranks:
+            named = f"{ranks}, for {named} and {len(placement.rollout_ranks)} rollout ranks,"
         message = (
-            f"evaluation envs do not divide: {env.total_num_envs} % ({len(placement.env_ranks)} "
-            f"env ranks x {stages} stages) = {env.total_num_envs % unit}"
+            f"evaluation envs do not divide: {envs} % ({named} x {stages} stages) = {envs % unit}"
         )
-        below = env.total_num_envs // unit * unit
-        fix = " or ".join(str(value) for value in (below, below + unit) if value)
-        path = "env.eval.total_num_envs"
-        yield finding("JR109", (path,), message, f"{path} {fix}")
+        path, below = "env.eval.total_num_envs", envs // unit * unit
+        changes = [{path: value} for value in (below, below + unit) if value]
+        yield finding("JR109", (path,), message, context.fix("JR109", *changes))
+
+
+@rule(
+    "JR110",
+    reads=_READS,
+    passes={"cluster.component_placement": {"env": "0", "rollout": "1-2", "actor": "0"}},
+    fails={
+        "cluster.component_placement": {"env": "0", "rollout": "1-3", "actor": "0"},
+    },
+)
+def rollout_rows_divide(context: RuleContext) -> Iterator[Finding]:
+    """Every rollout rank answers the same number of envs.
+
+    Where env and rollout run on different ranks, the observations of one stage are dealt to the
+    rollout ranks in equal parts.
+
+    Example: 256 envs in 2 stages are 128 rows; 3 rollout ranks leave 2 over, 4 leave none.
+    """
+    shape, placement = context.breaks("JR110"), context.placement
+    if shape is None or placement is None or placement.rollout_ranks == placement.env_ranks:
+        return
+    rows = shape.num_envs // shape.stages
+    message = (
+        f"envs do not divide over rollout ranks: {shape.num_envs} envs / {shape.stages} stages = "
+        f"{rows}; {rows} % {shape.rollout_ranks} rollout ranks = {rows % shape.rollout_ranks}"
+    )
+    fix = _fix(context, shape, "JR110", ("num_envs", "stages"))
+    yield finding("JR110", (_ENVS, _KEYS["stages"]), message, fix)
+
+
+@rule(
+    "JR111",
+    reads=(*_READS, _MICRO),
+    passes={_MICRO: 20},
+    fails={_MICRO: 30},
+)
+def policy_calls_are_even(context: RuleContext) -> Iterator[Finding]:
+    """The envs of a stage make up whole inference micro-batches.
+
+    `env.train.infer_micro_batch_size` bounds the rows of one call; 0 takes all envs of a stage at
+    once. A last call with few rows costs almost as much as a full one, and a world model compiles
+    another shape for it.
+
+    Example: 32 envs in calls of 12 are 12 + 12 + 8; 8 and 16 give even calls. A warning.
+    """
+    shape, size = context.shape, context.config.env.train.infer_micro_batch_size
+    if shape is None or size == 0 or violations(shape) & {"JR101", "JR102", "JR110"}:
+        return
+    envs = shape.num_envs // (shape.rollout_ranks * shape.stages)
+    if envs == 0 or envs % size == 0:
+        return
+    if size > envs:
+        message = f"infer_micro_batch_size {size} has no effect: a call has {envs} envs at most"
+    else:
+        message = (
+            f"policy calls are uneven: {envs} envs per rank and stage % infer_micro_batch_size "
+            f"{size} = {envs % size}"
+        )
+    divisors = [value for value in range(1, envs + 1) if envs % value == 0]
+    near = [v for v in divisors if v < size][-1:] + [v for v in divisors if v > size][:1]
+    changes = [{_MICRO: value} for value in (near if size < envs else [0, envs])]
+    yield finding("JR111", (_MICRO,), message, context.fix("JR111", *changes), "warning")

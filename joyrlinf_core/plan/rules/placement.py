@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
+from joyrlinf_core.config.schema import ClusterConfig
 from joyrlinf_core.errors import Finding
 from joyrlinf_core.plan.placement import (
     ROLES,
@@ -17,6 +18,7 @@ from joyrlinf_core.plan.placement import (
     role_entries,
 )
 from joyrlinf_core.plan.rules.rule import CLUSTER, RuleContext, finding, rule
+from joyrlinf_core.plan.run_plan import Placement
 
 _PLACEMENT = "cluster.component_placement"
 
@@ -34,12 +36,18 @@ def _shown(ranks: tuple[int, ...]) -> str:
 
 @rule(
     "JR201",
-    reads=(_PLACEMENT,),
+    reads=CLUSTER,
     passes={_PLACEMENT: {"env": 0, "rollout, actor": 0}},
     fails={_PLACEMENT: {"env,rolout": 0, "actor": 0}},
 )
 def roles_are_complete(context: RuleContext) -> Iterator[Finding]:
-    """Every role is placed once, and there is no other."""
+    """Every role is placed once, and there is no other.
+
+    The roles are `env` (simulators), `rollout` (policy inference) and `actor` (learner). Several
+    share a line: `env,rollout: 0-3`.
+
+    Example: `env,rollout: 0-3` alone says nothing of the actor; add `actor: 4-7`.
+    """
     entries = role_entries(context.config.cluster)
     seen: dict[str, str] = {}
     for entry in entries:
@@ -54,7 +62,10 @@ def roles_are_complete(context: RuleContext) -> Iterator[Finding]:
     missing = [role for role in ROLES if role not in seen]
     if missing:
         message = f"no ranks are given for {', '.join(missing)}"
-        yield finding("JR201", (_PLACEMENT,), message, "for example `env,rollout,actor: 0-7`")
+        gpus = context.config.cluster.gpus_per_node
+        change = {_PLACEMENT: {",".join(ROLES): f"0-{gpus - 1}" if gpus and gpus > 1 else "0"}}
+        fix = context.fix("JR201", change, otherwise="place every role, as in `env,rollout: 0-3`")
+        yield finding("JR201", (_PLACEMENT,), message, fix)
 
 
 @rule(
@@ -64,7 +75,12 @@ def roles_are_complete(context: RuleContext) -> Iterator[Finding]:
     fails={_PLACEMENT: {"env,rollout,actor": "3-0"}},
 )
 def ranks_are_readable(context: RuleContext) -> Iterator[Finding]:
-    """A placement value is `all`, an int, or ranges."""
+    """A placement value is `all`, an int, or ranges.
+
+    Ranges run upwards, and no rank is named twice.
+
+    Example: `actor: 0-3,6` means ranks 0, 1, 2, 3 and 6; `3-0` and `0-3,2` can't be read.
+    """
     reported: set[str] = set()
     for entry in role_entries(context.config.cluster):
         try:
@@ -87,7 +103,13 @@ def ranks_are_readable(context: RuleContext) -> Iterator[Finding]:
     fails={"cluster.num_nodes": 2, _PLACEMENT: {"env,rollout,actor": "0-1"}},
 )
 def cluster_size_is_known(context: RuleContext) -> Iterator[Finding]:
-    """`gpus_per_node` is given wherever it can't be inferred."""
+    """`gpus_per_node` is given wherever it can't be inferred.
+
+    On one node the largest rank tells it: ranks 0-7 are 8 GPUs. Several nodes,
+    `placement_basis: per_node`, and `all` without any number need the key.
+
+    Example: `num_nodes: 2` with `env,rollout,actor: all` and `gpus_per_node: 8` are 16 ranks.
+    """
     cluster = context.config.cluster
     if ranks_per_node(cluster) is not None:
         return
@@ -101,17 +123,27 @@ def cluster_size_is_known(context: RuleContext) -> Iterator[Finding]:
         return  # nothing could be read; JR201 or JR202 says why
     path = "cluster.gpus_per_node"
     message = f"{reason} needs `{path}`"
-    yield finding("JR203", (path,), message, f"set {path}, for example 8")
+    named = [rank for _, ranks in parsed_entries(cluster) if ranks for rank in ranks]
+    nodes = 1 if cluster.placement_basis == "per_node" else cluster.num_nodes
+    guess = -(-(max(named) + 1) // nodes) if named else 8
+    fix = context.fix("JR203", {path: guess}, otherwise="say how many GPUs a node has")
+    yield finding("JR203", (path,), message, fix)
 
 
 @rule(
     "JR204",
     reads=CLUSTER,
     passes={"cluster.gpus_per_node": 2, _PLACEMENT: {"env,rollout,actor": "0-1"}},
-    fails={"cluster.gpus_per_node": 2, _PLACEMENT: {"env,rollout,actor": "0-3"}},
+    fails={"cluster.gpus_per_node": 2, _PLACEMENT: {"env,rollout,actor": "0-4"}},
 )
 def ranks_exist(context: RuleContext) -> Iterator[Finding]:
-    """No placement names a rank that the cluster lacks."""
+    """No placement names a rank that the cluster lacks.
+
+    Ranks count over all nodes: node 1 of 8 GPUs has ranks 8-15. With `placement_basis: per_node`
+    they are local, 0-7 on every node.
+
+    Example: `actor: 4-7` with `gpus_per_node: 4` on one node names ranks that are not there.
+    """
     cluster = context.config.cluster
     per_node = ranks_per_node(cluster)
     if per_node is None:
@@ -130,7 +162,11 @@ def ranks_exist(context: RuleContext) -> Iterator[Finding]:
                 f"{per_node})"
             )
         message = f"`{entry.key}: {entry.value}` names rank {ranks[-1]}, but {holds}"
-        yield finding("JR204", (entry.path,), message, f"ranks 0-{size - 1}, or more GPUs")
+        gpus = "cluster.gpus_per_node"
+        nodes = 1 if cluster.placement_basis == "per_node" else cluster.num_nodes
+        change = {gpus: -(-(ranks[-1] + 1) // nodes)}
+        fix = context.fix("JR204", change, otherwise=f"ranks 0-{size - 1}, or more GPUs")
+        yield finding("JR204", (entry.path, gpus), message, fix)
 
 
 @rule(
@@ -140,7 +176,12 @@ def ranks_exist(context: RuleContext) -> Iterator[Finding]:
     fails={_PLACEMENT: {"env,rollout,actor": "1"}},
 )
 def no_rank_is_idle(context: RuleContext) -> Iterator[Finding]:
-    """Every rank plays a role."""
+    """Every rank plays a role.
+
+    A process is started for each rank; one without a role would hold a GPU and do nothing.
+
+    Example: `env,rollout: 0-3` and `actor: 5-7` leave rank 4 idle.
+    """
     cluster = context.config.cluster
     idle = idle_ranks(cluster)
     if not idle:
@@ -151,7 +192,22 @@ def no_rank_is_idle(context: RuleContext) -> Iterator[Finding]:
     plural = "ranks" if len(idle) > 1 else "rank"
     verb = "play" if len(idle) > 1 else "plays"
     message = f"{plural} {_shown(idle)} of 0-{world - 1} {verb} no role{told}"
-    fix = "give every rank a role, or number the ranks from 0 and lower cluster.gpus_per_node"
+    busy = {rank for _, ranks in parsed_entries(cluster) if ranks for rank in ranks}
+    moved = {rank: place for place, rank in enumerate(sorted(busy))}
+    placed = {
+        entry.key: _shown(tuple(moved[rank] for rank in ranks)) if ranks else "all"
+        for entry, ranks in parsed_entries(cluster)
+    }
+    path = "cluster.gpus_per_node"
+    renumbered: dict[str, object] = {_PLACEMENT: placed}
+    if cluster.gpus_per_node is not None:
+        renumbered[path] = len(busy)
+    fix = context.fix(
+        "JR205",
+        {path: max(busy, default=0) + 1},
+        renumbered,
+        otherwise="give every rank a role, or number them from 0 and lower cluster.gpus_per_node",
+    )
     yield finding("JR205", (_PLACEMENT,), message, fix)
 
 
@@ -162,29 +218,97 @@ def no_rank_is_idle(context: RuleContext) -> Iterator[Finding]:
     fails={_PLACEMENT: {"env,rollout": "0", "actor": "1"}},
 )
 def sync_is_colocated(context: RuleContext) -> Iterator[Finding]:
-    """In this release `sync` runs with env, rollout and actor on the same ranks."""
+    """In this version `sync` runs with env, rollout and actor on the same ranks.
+
+    Other placements can be validated and planned, also with `joyrl train --dry-run`; starting one
+    is an error until a later version runs it.
+
+    Example: `env,rollout,actor: 0-7` runs; `env,rollout: 0-3` with `actor: 4-7` is planned only.
+    """
     placement = context.placement
     if placement is None or placement.mode == "colocated":
         return
     if context.config.algorithm.pipeline_mode != "sync":
         return
     message = (
-        f"env {_shown(placement.env_ranks)}, rollout {_shown(placement.rollout_ranks)}, actor "
-        f"{_shown(placement.actor_ranks)} is a {placement.mode} placement; it runs from the next "
-        "release"
+        f"this version plans but does not run a {placement.mode} placement (env "
+        f"{_shown(placement.env_ranks)}, rollout {_shown(placement.rollout_ranks)}, actor "
+        f"{_shown(placement.actor_ranks)})"
     )
-    everything = f"0-{placement.world_size - 1}" if placement.world_size > 1 else "0"
-    yield finding("JR206", (_PLACEMENT,), message, f"`env,rollout,actor: {everything}`")
+    change = _colocated(context.config.cluster, placement)
+    fix = context.fix("JR206", change, otherwise="put all roles on the same ranks")
+    yield finding("JR206", (_PLACEMENT,), message, fix, context.runtime_severity)
 
 
 @rule(
     "JR207",
-    reads=("algorithm.pipeline_mode",),
+    reads=(*CLUSTER, "algorithm.pipeline_mode"),
     passes={"algorithm.pipeline_mode": "sync"},
-    fails={"algorithm.pipeline_mode": "async"},
+    fails={
+        "algorithm.pipeline_mode": "async",
+        _PLACEMENT: {"env,rollout": "0", "actor": "1"},
+    },
 )
 def async_is_not_there_yet(context: RuleContext) -> Iterator[Finding]:
-    """In this release there is no asynchronous pipeline."""
-    if context.config.algorithm.pipeline_mode == "async":
-        path = "algorithm.pipeline_mode"
-        yield finding("JR207", (path,), "`async` runs from the next release", f"{path} sync")
+    """In this version the asynchronous pipeline can be planned but not run.
+
+    `joyrl validate` and `joyrl train --dry-run` take such a config; starting it is an error until a
+    later version runs it.
+
+    Example: with `algorithm.pipeline_mode: sync` and all roles on the same ranks it runs now.
+    """
+    path, placement = "algorithm.pipeline_mode", context.placement
+    if context.config.algorithm.pipeline_mode != "async":
+        return
+    sync: dict[str, object] = {path: "sync"}
+    if placement is not None and placement.mode != "colocated":
+        sync |= _colocated(context.config.cluster, placement)
+    message = "this version plans but does not run `pipeline_mode: async`"
+    fix = context.fix("JR207", sync, otherwise="sync, with all roles on the same ranks")
+    yield finding("JR207", (path, _PLACEMENT), message, fix, context.runtime_severity)
+
+
+@rule(
+    "JR208",
+    reads=(*CLUSTER, "algorithm.pipeline_mode"),
+    passes={"algorithm.pipeline_mode": "async", _PLACEMENT: {"env,rollout": "0", "actor": "1"}},
+    fails={"algorithm.pipeline_mode": "async", _PLACEMENT: {"env,rollout,actor": "0-1"}},
+)
+def async_is_disjoint(context: RuleContext) -> Iterator[Finding]:
+    """In `async` no rank is both rollout and actor.
+
+    Both work at the same time, all the time. `sync` allows any overlap.
+
+    Example: on 8 GPUs `env,rollout: 0-3` with `actor: 4-7`.
+    """
+    placement = context.placement
+    if placement is None or context.config.algorithm.pipeline_mode != "async":
+        return
+    shared = tuple(rank for rank in placement.rollout_ranks if rank in placement.actor_ranks)
+    if not shared:
+        return
+    path, world = "algorithm.pipeline_mode", placement.world_size
+    message = (
+        f"`async` needs rollout and actor on different ranks; rollout "
+        f"{_shown(placement.rollout_ranks)} and actor {_shown(placement.actor_ranks)} share "
+        f"{_shown(shared)}"
+    )
+    # On several nodes each keeps both roles, as trajectories are many and weights are few.
+    size = placement.ranks_per_node
+    split = {"env,rollout": _shown(tuple(range(size // 2)))}
+    split["actor"] = _shown(tuple(range(size // 2, size)))
+    halves: dict[str, object] = {_PLACEMENT: split}
+    if placement.num_nodes > 1:
+        halves["cluster.placement_basis"] = "per_node"
+        halves["cluster.gpus_per_node"] = size
+    changes = [halves] if size > 1 else []
+    advice = "one rank can't do both: use two or more" if world == 1 else "give each its own ranks"
+    fix = context.fix("JR208", *changes, {path: "sync"}, otherwise=advice)
+    yield finding("JR208", (_PLACEMENT, path), message, fix)
+
+
+def _colocated(cluster: ClusterConfig, placement: Placement) -> dict[str, object]:
+    """Return the change that puts every role on every rank."""
+    per_node = cluster.placement_basis == "per_node"
+    size = placement.ranks_per_node if per_node else placement.world_size
+    return {_PLACEMENT: {",".join(ROLES): _shown(tuple(range(size)))}}

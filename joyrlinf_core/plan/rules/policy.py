@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from joyrlinf_core.errors import Finding
+from joyrlinf_core.plan.rules.changes import Change
 from joyrlinf_core.plan.rules.rule import RuleContext, finding, rule
 
 _PATH = "actor.model.model_path"
+_LORA = "actor.model.lora_path"
+_OPENPI = {"actor.model": {"model_type": "openpi", "variant": "tiny-pi0", "num_action_chunks": 10}}
 
 
 @rule(
@@ -18,7 +21,13 @@ _PATH = "actor.model.model_path"
     fails={"sft": None},
 )
 def policy_has_a_source(context: RuleContext) -> Iterator[Finding]:
-    """A run starts from a policy directory or from a recipe that makes one."""
+    """A run starts from a policy directory or from a recipe that makes one.
+
+    Reinforcement learning needs a policy that succeeds now and then. `actor.model.model_path` names
+    its directory; without it, behaviour cloning by the `sft` section makes one first and keeps it.
+
+    Example: `model_path: checkpoints/pi05_libero`, or `sft: {num_demos: 100, steps: 800}`.
+    """
     if context.job == "eval" or context.config.sft is not None:
         return  # `joyrl eval` is told on the command line what to evaluate
     if context.job == "sft":
@@ -39,23 +48,200 @@ def policy_has_a_source(context: RuleContext) -> Iterator[Finding]:
 def policy_directory_is_complete(context: RuleContext) -> Iterator[Finding]:
     """Policy and adapter directories are there and hold their files.
 
-    A warning while a config is only checked: it may be meant for another machine.
+    An absent one is a warning under `joyrl validate`, because the config may be meant for another
+    machine, and an error with `--check-paths` and where a run is started.
+
+    Example: `model_path: checkpoints/pi05_libero` with weights, `norm_stats.json` and tokenizer.
     """
-    if context.job in ("sft", "eval"):
+    if context.probing or context.job in ("sft", "eval"):
         return
     model = context.config.actor.model
-    severity = "warning" if context.job is None else "error"
-    for path, value in ((_PATH, model.model_path), ("actor.model.lora_path", model.lora_path)):
+    for path, value in ((_PATH, model.model_path), (_LORA, model.lora_path)):
         if value is None:
             continue
         directory = Path(value).expanduser()
         if not directory.is_dir():
             there = next((p for p in directory.absolute().parents if p.is_dir()), Path("/"))
             message = f"`{path}: {value}` is no directory on this machine; {there} is"
-            fix = "mend the path" if context.config.sft is None else "mend the path, or delete it"
-            yield finding("JR402", (path,), message, fix, severity)
+            optional = context.config.sft is not None or path == _LORA
+            fix = "mend the path, or delete it" if optional else "mend the path"
+            yield finding("JR402", (path,), message, fix, context.path_severity)
         elif path == _PATH:
             lacking = model.check_directory(directory)
             if lacking:
                 message = f"`{path}: {value}` is incomplete: {'; '.join(lacking)}"
                 yield finding("JR402", (path,), message, "", "error")
+
+
+@rule(
+    "JR403",
+    reads=("actor.model",),
+    passes={},
+    fails={"actor.model": {"model_type": "tests.doubles.toy:PlannedModel"}},
+)
+def policy_can_run(context: RuleContext) -> Iterator[Finding]:
+    """The policy family can run in this version.
+
+    Some families are there as configs only, so that their runs can be validated, planned and
+    estimated. Starting one is an error until a later version runs it.
+
+    Example: `joyrl presets list` marks what runs today.
+    """
+    model = context.config.actor.model
+    if model.missing_runtime:
+        path = "actor.model.model_type"
+        fix = "choose a policy that runs; `joyrl presets list` marks them"
+        yield finding("JR403", (path,), model.missing_runtime, fix, context.runtime_severity)
+
+
+@rule(
+    "JR404",
+    reads=("actor.model",),
+    passes={_LORA: None},
+    fails={_LORA: "adapter"},
+)
+def adapter_can_be_loaded(context: RuleContext) -> Iterator[Finding]:
+    """`lora_path` is set only for a policy family that takes adapters.
+
+    Elsewhere the adapter would have to be merged into the weights first.
+
+    Example: OpenPI policies take none: merge it with the tool that trained it, and set
+    `model_path`.
+    """
+    model = context.config.actor.model
+    if model.lora_path is not None and not model.takes_adapter:
+        message = f"`{_LORA}: {model.lora_path}`: `{model.model_type}` policies take no adapter"
+        fix = context.fix("JR404", {_LORA: None}, otherwise="leave lora_path out")
+        yield finding(
+            "JR404", (_LORA,), message, f"{fix}, with the adapter merged into the weights"
+        )
+
+
+@rule(
+    "JR405",
+    reads=("actor.model",),
+    passes=_OPENPI,
+    fails={"actor.model": {**_OPENPI["actor.model"], "num_action_chunks": 16}},
+)
+def chunk_fits_horizon(context: RuleContext) -> Iterator[Finding]:
+    """A chunk is no longer than what the policy predicts.
+
+    A flow policy predicts H actions at once, and the first `num_action_chunks` of them are
+    executed. Where only the policy directory tells H, it is checked with the directory.
+
+    Example: Pi0.5 for LIBERO predicts 10 actions: chunks of 5 and 10 work, of 16 do not.
+    """
+    model = context.config.actor.model
+    chunk, horizon = model.num_action_chunks, model.planned_horizon
+    if horizon is not None and chunk > horizon:
+        path = "actor.model.num_action_chunks"
+        message = f"num_action_chunks {chunk} > {horizon}, the actions that one call predicts"
+        # The longest chunk that also divides the epoch.
+        works: Iterator[Change] = ({path: size} for size in range(horizon, 0, -1))
+        best = next((change for change in works if context.mends("JR405", change)), None)
+        fix = context.fix("JR405", *([best] if best else []), otherwise=f"at most {horizon}")
+        yield finding("JR405", (path,), message, fix)
+
+
+@rule(
+    "JR406",
+    reads=("actor.model.action_dim", "env.train"),
+    passes={"actor.model.action_dim": 4},
+    fails={"actor.model.action_dim": 7},
+)
+def action_fits_env(context: RuleContext) -> Iterator[Finding]:
+    """`actor.model.action_dim` is the number of action dimensions that the env takes.
+
+    The policy may compute with more (Pi0 pads to 32); what it sends to the env may not differ. Left
+    out, it is the env's own.
+
+    Example: LIBERO and ManiSkill's WidowX take 7: three of position, three of rotation, a gripper.
+    """
+    asked, env = context.config.actor.model.action_dim, context.config.env.train
+    if asked is not None and asked != env.action_dim:
+        path = "actor.model.action_dim"
+        message = f"action_dim {asked}, but env `{env.type}` takes {env.action_dim} numbers"
+        fix = context.fix("JR406", {path: env.action_dim}, otherwise="leave it out")
+        yield finding("JR406", (path, "env.train.type"), message, fix)
+
+
+@rule(
+    "JR407",
+    reads=("actor.model.noise_method", "actor.model.joint_logprob"),
+    passes=_OPENPI,
+    fails={"actor.model": {**_OPENPI["actor.model"], "noise_method": "flow_noise"}},
+)
+def scoring_fits_noise(context: RuleContext) -> Iterator[Finding]:
+    """`joint_logprob` is true with `flow_noise` and false with the other noise methods.
+
+    The learned noise of `flow_noise` acts at every denoise step; scored at one random step only,
+    most of the noise head's output gets no gradient. `flow_sde` and `flow_cps` are trained with one
+    noisy step per prediction, which costs one pass in the update, not one per step. The other
+    combinations work. A warning.
+
+    Example: `noise_method: flow_noise` with `joint_logprob: true`; `flow_sde` with false.
+    """
+    model = context.config.actor.model
+    method, joint = getattr(model, "noise_method", ""), bool(getattr(model, "joint_logprob", False))
+    if joint != (method == "flow_noise"):
+        usual = "every denoise step is scored" if not joint else "one denoise step is scored"
+        message = f"with `noise_method: {method}` usually {usual}; joint_logprob is {joint}".lower()
+        paths = ("actor.model.joint_logprob", "actor.model.noise_method")
+        fix = context.fix("JR407", {paths[0]: not joint})
+        yield finding(
+            "JR407", paths, message, fix or f"joint_logprob {not joint}".lower(), "warning"
+        )
+
+
+@rule(
+    "JR408",
+    reads=("sft.dataset",),
+    passes={"sft.dataset": None},
+    fails={"sft.dataset": "/no/such/data"},
+)
+def dataset_is_there(context: RuleContext) -> Iterator[Finding]:
+    """The demonstrations that `sft.dataset` names are there.
+
+    An absent directory is a warning under `joyrl validate`, and an error with `--check-paths` and
+    where a run is started.
+
+    Example: `dataset: demos/push` holds what `joyrl sft` or LeRobot wrote; without the key,
+    scripted experts play the demonstrations.
+    """
+    sft = context.config.sft
+    if context.probing or context.job == "eval" or sft is None or sft.dataset is None:
+        return
+    if context.job == "train" and not _starts_from_sft(context):
+        return
+    if not Path(sft.dataset).expanduser().is_dir():
+        message = f"`sft.dataset: {sft.dataset}` is no directory on this machine"
+        fix = "mend the path, or delete it to collect with scripted experts"
+        yield finding("JR408", ("sft.dataset",), message, fix, context.path_severity)
+
+
+def _starts_from_sft(context: RuleContext) -> bool:
+    model = getattr(getattr(context.config, "actor", None), "model", None)
+    return getattr(model, "model_path", None) is None
+
+
+@rule(
+    "JR409",
+    reads=("actor.model.tokenizer_path",),
+    passes=_OPENPI,
+    fails={"actor.model": {**_OPENPI["actor.model"], "tokenizer_path": "/no/such.model"}},
+)
+def tokenizer_is_there(context: RuleContext) -> Iterator[Finding]:
+    """The file that `actor.model.tokenizer_path` names is there.
+
+    An absent file is a warning under `joyrl validate`, and an error with `--check-paths` and where
+    a run is started.
+
+    Example: `tokenizer_path: paligemma_tokenizer.model`; without the key, that of the policy
+    directory.
+    """
+    path = "actor.model.tokenizer_path"
+    value = getattr(context.config.actor.model, "tokenizer_path", None)
+    if context.probing or value is None or Path(str(value)).expanduser().is_file():
+        return
+    message = f"`{path}: {value}` is no file on this machine"
+    yield finding("JR409", (path,), message, "mend the path, or delete it", context.path_severity)

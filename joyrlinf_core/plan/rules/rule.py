@@ -1,22 +1,29 @@
 """What a rule is: one function, one code, the keys that it reads, a good and a bad example.
 
 Codes: JR0xx reading and schema (`config/`), JR1xx batch arithmetic, JR2xx placement and modes,
-JR3xx algorithm, JR4xx policy and its files, JR5xx run length, evaluation, saving, profiling. JR6xx
-are warnings of a running job (`engine/`).
+JR3xx algorithm, JR4xx policy and its files, JR5xx run length, evaluation, saving, profiling, JR7xx
+simulators, JR8xx keys without effect. JR6xx are warnings of a running job (`engine/`). The
+docstring of a rule is its page in `docs/rules.md`: first what must hold, then why, then an example.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from joyrlinf_core.config.schema import Config
+from joyrlinf_core.config.schema.base import Section
 from joyrlinf_core.errors import Finding, Severity
 from joyrlinf_core.plan.batching import BatchShape, batch_shape, violations
 from joyrlinf_core.plan.placement import resolve_placement
+from joyrlinf_core.plan.rules.changes import Change, changed, told
+from joyrlinf_core.plan.rules.origins import Origins
 from joyrlinf_core.plan.run_plan import Job, Placement
+
+_UNKNOWN = Origins()
 
 
 @dataclass(frozen=True)
@@ -26,10 +33,19 @@ class RuleContext:
     Attributes:
         config: The config; only the keys that the rule names are sure to be there.
         job: What will run; None while a config is checked for its own sake.
+        check_paths: Files and directories must be there although nothing will run.
+        unparsed: Dotted keys that `config` lacks or holds a wrong value for.
+        origins: Which keys the user wrote.
+        probing: Another value is being tried out: files are left alone and fixes are not looked
+            for.
     """
 
     config: Config
     job: Job | None = None
+    check_paths: bool = False
+    unparsed: frozenset[str] = frozenset()
+    origins: Origins = _UNKNOWN
+    probing: bool = False
 
     @cached_property
     def placement(self) -> Placement | None:
@@ -47,6 +63,82 @@ class RuleContext:
             return None
         return self.shape
 
+    @property
+    def path_severity(self) -> Severity:
+        """Severity of an absent file: a config may be meant for another machine until it runs."""
+        return "error" if self.job is not None or self.check_paths else "warning"
+
+    @property
+    def runtime_severity(self) -> Severity:
+        """Severity of what this version can plan but not run."""
+        return "error" if self.job is not None else "info"
+
+    def blockers(self, one: Rule) -> list[str]:
+        """Return the unread keys that keep a rule from being checked."""
+        return [bad for bad in self.unparsed if any(touches(read, bad) for read in one.reads)]
+
+    def applies(self, one: Rule) -> bool:
+        """Say whether everything that a rule reads exists for the chosen simulator and policy."""
+        return all(self._exists(read) for read in one.reads)
+
+    def _exists(self, path: str) -> bool:
+        here: object = self.config
+        walked = ""
+        for name in path.split("."):
+            walked = f"{walked}.{name}" if walked else name
+            if walked in self.unparsed:
+                return True  # nobody can tell
+            if not isinstance(here, Section) or name not in type(here).model_fields:
+                return False
+            here = getattr(here, name, None)
+        return True
+
+    def findings(self) -> list[Finding]:
+        """Return what every rule finds that applies and whose keys could be read, by code."""
+        found: list[Finding] = []
+        for code in sorted(RULES):
+            one = RULES[code]
+            if self.applies(one) and not self.blockers(one):
+                found.extend(one.check(self))
+        return found
+
+    def fix(self, code: str, *candidates: Change, otherwise: str = "") -> str:
+        """Return the changes that work as the text of a fix.
+
+        Args:
+            code: The rule that they must satisfy.
+            candidates: Changes to try, in the order in which they are told.
+            otherwise: The text where none works.
+        """
+        if self.probing:
+            return otherwise
+        return told([change for change in candidates if self.mends(code, change)]) or otherwise
+
+    def mends(self, code: str, change: Change) -> bool:
+        """Say whether a change mends a rule and leads to no new error, by running all rules."""
+        if self.probing:
+            return False
+        every = self.origins.with_followers(change, self.config)
+        if any(touches(path, bad) for path in every for bad in self.unparsed):
+            return False
+        config = changed(self.config, every)
+        if config is None:
+            return False
+        before, errors_before = self._probe.counts
+        codes, errors = replace(self._probe, config=config).counts
+        return codes[code] < before[code] and errors <= errors_before
+
+    @cached_property
+    def _probe(self) -> RuleContext:
+        return replace(self, probing=True)
+
+    @cached_property
+    def counts(self) -> tuple[Counter[str], Counter[str]]:
+        """Findings by code: all, and errors."""
+        found = self.findings()
+        errors = Counter(one.code for one in found if one.severity == "error")
+        return Counter(one.code for one in found), errors
+
 
 CLUSTER = tuple(
     f"cluster.{name}"
@@ -63,10 +155,11 @@ class Rule:
 
     Attributes:
         code: Its code.
-        reads: Dotted keys or sections; the rule is skipped where one of them could not be read.
+        reads: Dotted keys or sections. The rule is skipped where one of them could not be read, and
+            does not apply where the chosen simulator or policy has no such key.
         passes: Overrides of a valid config that the rule accepts.
         fails: Overrides that make it report.
-        check: The function.
+        check: The function; its docstring is the rule's page.
     """
 
     code: str
@@ -98,3 +191,8 @@ def finding(
 ) -> Finding:
     """Return a finding without a place; the loader's source map adds it."""
     return Finding(code, severity, paths, message, fix)
+
+
+def touches(read: str, bad: str) -> bool:
+    """Say whether one of two dotted keys is the other or lies below it."""
+    return read == bad or read.startswith(f"{bad}.") or bad.startswith(f"{read}.")

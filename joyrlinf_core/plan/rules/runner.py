@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
 
 from joyrlinf_core.errors import Finding
-from joyrlinf_core.plan.batching import evaluation_is_on
-from joyrlinf_core.plan.placement import resolve_placement
-from joyrlinf_core.plan.rules.rule import RuleContext, finding, rule
+from joyrlinf_core.plan.batching import eval_episodes, evaluation_is_on
+from joyrlinf_core.plan.rules.changes import Change
+from joyrlinf_core.plan.rules.rule import CLUSTER, RuleContext, finding, rule
+
+_CHECKPOINT_FILES = ("meta.json", "model.pt", "optimizer.pt", "scheduler.pt")
+"""Below `actor/` of a checkpoint."""
+_RESUME = "runner.resume_dir"
 
 
 @rule(
@@ -22,7 +29,13 @@ from joyrlinf_core.plan.rules.rule import RuleContext, finding, rule
     fails={"runner.eval_at_end": True, "env.eval": None},
 )
 def evaluation_has_an_env(context: RuleContext) -> Iterator[Finding]:
-    """Evaluation needs an `env.eval` block, be it empty."""
+    """Where evaluation is on, there is an `env.eval` block, be it empty.
+
+    It says on purpose how evaluation differs from training; what it leaves out is taken from
+    `env.train`.
+
+    Example: `eval: {num_episodes: 200}` under `env:`, with `runner.val_check_interval: 10`.
+    """
     if evaluation_is_on(context.config) and context.config.env.eval is None:
         runner = context.config.runner
         asks = [
@@ -54,40 +67,195 @@ def evaluation_has_an_env(context: RuleContext) -> Iterator[Finding]:
     },
 )
 def saves_meet_evaluations(context: RuleContext) -> Iterator[Finding]:
-    """Every saved checkpoint has an evaluation of the same step."""
+    """Every saved checkpoint has an evaluation of the same step.
+
+    `save_interval` is a multiple of `val_check_interval`. Zero or less switches either of them off;
+    the rule does not apply then.
+
+    Example: saving every 25 steps and evaluating every 10 leaves step 25 without a result; 20 and
+    30 work.
+    """
     save, check = context.config.runner.save_interval, context.config.runner.val_check_interval
     if save > 0 and check > 0 and save % check:
+        key, other = "runner.save_interval", "runner.val_check_interval"
         below = save // check * check
-        values = " or ".join(str(value) for value in (below, below + check) if value)
+        changes: list[Change] = [{key: value} for value in (below, below + check) if value]
+        divisors = (value for value in range(min(check, save), 0, -1) if save % value == 0)
+        changes.extend({other: value} for value in islice(divisors, 1) if value > 1)
         message = (
             f"checkpoints would have no evaluation: save_interval {save} % val_check_interval "
             f"{check} = {save % check}"
         )
-        paths = ("runner.save_interval", "runner.val_check_interval")
-        yield finding("JR502", paths, message, f"runner.save_interval {values}")
+        yield finding("JR502", (key, other), message, context.fix("JR502", *changes))
 
 
 @rule(
     "JR503",
-    reads=("profiler", "runner.max_steps", "cluster"),
+    reads=("profiler", "runner.max_steps", *CLUSTER),
     passes={"profiler.enable": True, "profiler.steps": [1, 2], "runner.max_steps": 2},
     fails={"profiler.enable": True, "profiler.steps": [0, 3], "runner.max_steps": 2},
 )
 def profiled_steps_and_ranks_exist(context: RuleContext) -> Iterator[Finding]:
-    """What the profiler is to record is part of the run."""
+    """What the profiler is to record is part of the run.
+
+    Training steps are counted from 1 to `runner.max_steps`, ranks from 0 over all nodes. Others
+    would be waited for in vain. A warning.
+
+    Example: `steps: [2, 3]` with `max_steps: 10`, `ranks: [0, 8]` on 2 nodes of 8 GPUs.
+    """
     profiler, last = context.config.profiler, context.config.runner.max_steps
-    placement = resolve_placement(context.config.cluster)
-    if not profiler.enable or placement is None:
+    if not profiler.enable:
         return
     steps = [step for step in profiler.steps if not 1 <= step <= last]
     if steps:
         message = f"no training step {_listed(steps)}: steps are 1 to {last} (runner.max_steps)"
-        yield finding("JR503", ("profiler.steps",), message, "profiler.steps: [1]", "warning")
-    ranks = [rank for rank in profiler.ranks if not 0 <= rank < placement.world_size]
-    if ranks and not profiler.all_ranks:
-        message = f"no rank {_listed(ranks)}: ranks are 0 to {placement.world_size - 1}"
-        yield finding("JR503", ("profiler.ranks",), message, "profiler.ranks: [0]", "warning")
+        kept = [step for step in profiler.steps if step not in steps]
+        fix = context.fix("JR503", {"profiler.steps": kept or [1]})
+        yield finding("JR503", ("profiler.steps",), message, fix, "warning")
+    if context.placement is None or profiler.all_ranks:
+        return
+    world = context.placement.world_size
+    ranks = [rank for rank in profiler.ranks if not 0 <= rank < world]
+    if ranks:
+        message = f"no rank {_listed(ranks)}: ranks are 0 to {world - 1}"
+        kept = [rank for rank in profiler.ranks if rank not in ranks]
+        fix = context.fix("JR503", {"profiler.ranks": kept or [0]})
+        yield finding("JR503", ("profiler.ranks",), message, fix, "warning")
 
 
-def _listed(numbers: list[int]) -> str:
-    return ", ".join(str(number) for number in numbers)
+@rule(
+    "JR504",
+    reads=("runner.resume_dir", "runner.max_steps"),
+    passes={"runner.resume_dir": None},
+    fails={"runner.resume_dir": "/no/such/run/checkpoints/global_step_20"},
+)
+def checkpoint_is_of_an_earlier_step(context: RuleContext) -> Iterator[Finding]:
+    """`runner.resume_dir` ends in `global_step_<N>`, with N below `runner.max_steps`.
+
+    The step is read from the name; a run that has reached its last step has nothing left to do.
+    `joyrl resume RUN` finds the newest whole checkpoint by itself.
+
+    Example: `resume_dir: results/joyrl/runs/20260101_120000/checkpoints/global_step_40` with
+    `max_steps: 100`.
+    """
+    path, value = _RESUME, context.config.runner.resume_dir
+    if value is None or context.job in ("sft", "eval"):
+        return
+    last, step = context.config.runner.max_steps, _step_of(value)
+    if step is None:
+        message = f"`{path}: {value}` does not end in `global_step_<N>`"
+        yield finding("JR504", (path,), message, "name one directory below `checkpoints/`")
+    elif step >= last:
+        message = f"`{path}` is at step {step}, runner.max_steps is {last}: nothing is left to do"
+        fix = context.fix("JR504", {"runner.max_steps": 2 * step}, otherwise="raise max_steps")
+        yield finding("JR504", (path, "runner.max_steps"), message, fix)
+
+
+@rule(
+    "JR505",
+    reads=("profiler", "algorithm.pipeline_mode"),
+    passes={"profiler.enable": True, "profiler.roles": ["sync"]},
+    fails={"profiler.enable": True, "profiler.roles": ["rollout"]},
+)
+def profiled_roles_exist(context: RuleContext) -> Iterator[Finding]:
+    """The profiler records a role that this pipeline has.
+
+    In `sync` every rank does everything and is called `sync`; in `async` ranks are `env`, `rollout`
+    or `actor`. With no such role no trace is written. A warning.
+
+    Example: `roles: [sync]` with `pipeline_mode: sync`, `roles: [rollout, actor]` with `async`.
+    """
+    profiler, mode = context.config.profiler, context.config.algorithm.pipeline_mode
+    there = ("sync",) if mode == "sync" else ("env", "rollout", "actor")
+    if profiler.enable and not set(profiler.roles) & set(there):
+        message = (
+            f"profiler.roles {_listed(profiler.roles)}: nothing would be recorded, the roles of "
+            f"`pipeline_mode: {mode}` are {_listed(there)}"
+        )
+        usual = [role for role in there if role != "env"]
+        paths = ("profiler.roles", "algorithm.pipeline_mode")
+        fix = context.fix("JR505", {"profiler.roles": usual})
+        yield finding("JR505", paths, message, fix, "warning")
+
+
+_MOST_EPISODES = 20_000
+"""Episodes that are looked at."""
+
+
+@rule(
+    "JR506",
+    reads=(
+        "runner.val_check_interval",
+        "runner.eval_at_start",
+        "runner.eval_at_end",
+        "env.train",
+        "env.eval",
+    ),
+    passes={"runner.eval_at_end": True},
+    fails={
+        "runner.eval_at_end": True,
+        "env.eval": {"type": "libero", "total_num_envs": 40, "rollout_epoch": 5},
+    },
+)
+def evaluation_does_not_repeat(context: RuleContext) -> Iterator[Finding]:
+    """No episode of an evaluation is played twice.
+
+    Repeated initial states make a success rate look more certain than it is. A simulator with few
+    stored states runs out of them: `libero_spatial` holds out 10 states of each of its 10 tasks.
+
+    Example: `env.eval.num_episodes: 100` on `libero_spatial`, or `eval_split: all` for 500. A
+    warning.
+    """
+    config = context.config
+    total = eval_episodes(config, context.job or "train")
+    env, path = config.eval_env, "env.eval.num_episodes"
+    if total < 2 or context.job == "sft":
+        return
+    checked = min(total, _MOST_EPISODES)
+    distinct = len({env.eval_episode(index) for index in range(checked)})
+    if distinct < checked:
+        told = f"num_episodes {env.num_episodes}"
+        if env.num_episodes is None:
+            told = f"total_num_envs {env.total_num_envs} x rollout_epoch {env.rollout_epoch}"
+        message = f"evaluation plays {told} = {total} episodes, of which {distinct} are different"
+        fix = context.fix("JR506", {path: distinct}, otherwise=f"{distinct} episodes")
+        yield finding("JR506", (path, "env.eval.total_num_envs"), message, fix, "warning")
+
+
+@rule(
+    "JR507",
+    reads=(_RESUME,),
+    passes={_RESUME: None},
+    fails={_RESUME: "/no/such/run/checkpoints/global_step_2"},
+)
+def checkpoint_is_whole(context: RuleContext) -> Iterator[Finding]:
+    """The checkpoint that `runner.resume_dir` names is there and whole.
+
+    `actor/` in it holds `meta.json`, `model.pt`, `optimizer.pt` and `scheduler.pt`. An absent
+    directory is a warning under `joyrl validate`, and an error with `--check-paths` and where a run
+    is started.
+
+    Example: `joyrl runs list` shows the runs of a machine, `joyrl resume latest` goes on with one.
+    """
+    value = context.config.runner.resume_dir
+    if context.probing or value is None or context.job in ("sft", "eval"):
+        return
+    directory = Path(value).expanduser()
+    lacking = [name for name in _CHECKPOINT_FILES if not (directory / "actor" / name).is_file()]
+    if not directory.is_dir():
+        message = f"`{_RESUME}: {value}` is no directory on this machine"
+        fix = "mend the path, or use `joyrl resume RUN`"
+        yield finding("JR507", (_RESUME,), message, fix, context.path_severity)
+    elif lacking and _step_of(value) is not None:
+        message = f"`{_RESUME}: {value}` is incomplete: actor/ lacks {', '.join(lacking)}"
+        yield finding("JR507", (_RESUME,), message, "name an earlier checkpoint")
+
+
+def _step_of(directory: str) -> int | None:
+    """Return the step of a checkpoint directory, None where its name tells none."""
+    match = re.fullmatch(r"global_step_(\d{1,12})", Path(directory).name)
+    return int(match[1]) if match else None
+
+
+def _listed(items: Sequence[object]) -> str:
+    return ", ".join(str(item) for item in items)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from joyrlinf_core.plan.batching import BatchShape, nearest, violations
 
 GOOD = BatchShape(
-    num_envs=64, env_ranks=4, actor_ranks=4, stages=1, group_size=8, chunk_size=5,
+    num_envs=64, env_ranks=4, rollout_ranks=4, actor_ranks=4, stages=1, group_size=8, chunk_size=5,
     steps_per_epoch=300, max_episode_steps=300, auto_reset=False, rollout_epochs=1,
     micro_batch_size=32, gradient_accumulation_steps=3,
 )  # fmt: skip
@@ -34,6 +34,7 @@ SMALL = st.builds(
     BatchShape,
     num_envs=st.integers(1, 48),
     env_ranks=st.integers(1, 4),
+    rollout_ranks=st.integers(1, 4),
     actor_ranks=st.integers(1, 4),
     stages=st.integers(1, 3),
     group_size=st.integers(1, 4),
@@ -70,6 +71,8 @@ def runs(shape):
         stages = deal(rank, shape.stages) if rank else None
         if stages is None or not all(whole_groups(stage) for stage in stages):
             return False
+    if deal(list(range(len(envs) // shape.stages)), shape.rollout_ranks) is None:
+        return False
     actors = deal(envs, shape.actor_ranks)
     if actors is None or not all(whole_groups(actor) for actor in actors):
         return False
