@@ -9,7 +9,17 @@ from typing import Annotated
 
 import typer
 
-from joyrlinf_cli.commands import config, explain, presets, resume, runs, sft, train, validate
+from joyrlinf_cli.commands import (
+    config,
+    estimate,
+    explain,
+    presets,
+    resume,
+    runs,
+    sft,
+    train,
+    validate,
+)
 from joyrlinf_cli.commands import eval as eval_command
 from joyrlinf_core.errors import ConfigError, ExitCode, JoyrlError
 
@@ -51,6 +61,7 @@ app.command("eval", rich_help_panel="Run")(eval_command.evaluate)
 app.command("sft", rich_help_panel="Run")(sft.sft)
 app.add_typer(runs.app, name="runs", rich_help_panel="Run")
 app.command("validate", rich_help_panel="Check")(validate.validate)
+app.command("estimate", rich_help_panel="Check")(estimate.estimate)
 app.command("explain", rich_help_panel="Check")(explain.explain)
 app.add_typer(presets.app, name="presets", rich_help_panel="Config")
 app.add_typer(config.app, name="config", rich_help_panel="Config")
