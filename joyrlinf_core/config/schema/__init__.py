@@ -5,6 +5,7 @@ from joyrlinf_core.config.schema.algorithm import AlgorithmConfig
 from joyrlinf_core.config.schema.cluster import ClusterConfig
 from joyrlinf_core.config.schema.env import EnvConfig, EpisodeId
 from joyrlinf_core.config.schema.footprint import Footprint, TensorSpec
+from joyrlinf_core.config.schema.launcher import LauncherConfig
 from joyrlinf_core.config.schema.profiler import ProfilerConfig
 from joyrlinf_core.config.schema.root import ActorConfig, Config, EnvSection, MetaConfig
 from joyrlinf_core.config.schema.runner import LoggerConfig, RunnerConfig
@@ -20,6 +21,7 @@ __all__ = [
     "EpisodeId",
     "Footprint",
     "FsdpConfig",
+    "LauncherConfig",
     "LoggerConfig",
     "MetaConfig",
     "ModelConfig",

@@ -14,6 +14,7 @@ from joyrlinf_core.config.schema.algorithm import AlgorithmConfig
 from joyrlinf_core.config.schema.base import Section
 from joyrlinf_core.config.schema.cluster import ClusterConfig
 from joyrlinf_core.config.schema.env import EnvConfig
+from joyrlinf_core.config.schema.launcher import LauncherConfig
 from joyrlinf_core.config.schema.profiler import ProfilerConfig
 from joyrlinf_core.config.schema.runner import RunnerConfig
 from joyrlinf_core.config.schema.sft import SftConfig
@@ -112,6 +113,9 @@ class Config(Section):
 
     cluster: ClusterConfig = ClusterConfig()
     """Hardware and placement."""
+
+    launcher: LauncherConfig = LauncherConfig()
+    """Start of the processes."""
 
     runner: RunnerConfig = RunnerConfig()
     """Length, evaluation, saving, logging."""

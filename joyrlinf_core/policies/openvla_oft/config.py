@@ -66,6 +66,9 @@ class OpenVlaOftConfig(ModelConfig):
     )
     """See `ModelConfig`."""
 
+    takes_adapter: ClassVar[bool] = True
+    """See `ModelConfig`."""
+
     expected_levels: ClassVar[tuple[str, str]] = ("action_level", "token_level")
     """See `ModelConfig`."""
 
