@@ -26,7 +26,14 @@ def choose(argument: str | None, preset: str | None, config: Path | None) -> str
     if len(given) != 1:
         problem = "name a config" if not given else "name one config only"
         raise UsageError(problem, fix="as in `--preset quickstart` or `--config my.yaml`")
+    _check_not_empty(argument)
     return preset_file(preset) if preset is not None else given[0]
+
+
+def _check_not_empty(source: str | Path | None) -> None:
+    """Raise `UsageError` for an empty text: as a path it would stand for the current directory."""
+    if source == "":
+        raise UsageError("the name of the config is empty", fix="is a shell variable unset?")
 
 
 def preset_file(name: str) -> str:
@@ -97,6 +104,7 @@ def load_all(
     if not sources:
         raise UsageError("name a config", fix="as in `joyrl validate my.yaml presets/`")
     for source in sources:
+        _check_not_empty(source)
         folder = Path(source)
         if not folder.is_dir() or (isinstance(source, str) and presets.find(source)):
             yield load_config(source, tuple(sets or ()))

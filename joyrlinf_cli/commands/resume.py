@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +13,6 @@ from joyrlinf_core.errors import UsageError
 
 if TYPE_CHECKING:
     from joyrlinf_core.config.schema import Config
-    from joyrlinf_core.observability.run_dir import RunDir
 
 RunArgument = Annotated[
     str,
@@ -38,17 +37,18 @@ def resume(
     Prints first what differs from the run's saved config.
     """
     from joyrlinf_cli.job_command import finish, resolved_config, say, say_skipped
-    from joyrlinf_core.launcher.run_directory import find_checkpoint, find_run, job_of
+    from joyrlinf_core.launcher.run_directory import find_checkpoint, find_run, read_saved
 
     run_dir = find_run(run, root=Path(log_path), job="train")
-    if job_of(run_dir) != "train":
+    saved = read_saved(run_dir)
+    if saved.job != "train":
         raise UsageError(
-            f"{run_dir.root} is a run of `joyrl {job_of(run_dir)}`, only training can go on",
-            fix=f"start it again with `joyrl {job_of(run_dir)}`",
+            f"{run_dir.root} is a run of `joyrl {saved.job}`, only training can go on",
+            fix=f"start it again with `joyrl {saved.job}`",
         )
     checkpoint = find_checkpoint(run, run_dir, say_skipped)
     config = resolved_config(None, None, run_dir.config, sets, job="train")
-    _say_differences(run_dir, config)
+    _say_differences(saved.config, config)
     _check_unfinished(checkpoint, config)
     say(f"going on from {checkpoint}")
     finish(
@@ -59,11 +59,10 @@ def resume(
     )
 
 
-def _say_differences(run_dir: RunDir, config: Config) -> None:
+def _say_differences(saved: Mapping[str, Any], config: Config) -> None:
     from joyrlinf_cli.job_command import say
     from joyrlinf_core.launcher.jobs import differences
 
-    saved = json.loads(run_dir.plan.read_text(encoding="utf-8"))["config"]
     found = differences(saved, config.model_dump(mode="json"))
     shown = [(key, old, new) for key, old, new in found if key not in IGNORED]
     for key, old, new in shown:

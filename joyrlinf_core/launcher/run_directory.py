@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from joyrlinf_core.checkpoint.manifest import problems
 from joyrlinf_core.checkpoint.store import latest, other_checkpoints
 from joyrlinf_core.config.dump import dump_config
-from joyrlinf_core.errors import EnvironmentNotReadyError, UsageError
+from joyrlinf_core.errors import EnvironmentNotReadyError, JoyrlError, UsageError
 from joyrlinf_core.observability.atomic import write_text
 from joyrlinf_core.observability.run_dir import RunDir
 from joyrlinf_core.plan.run_plan import RunPlan
@@ -71,16 +73,74 @@ def check_space(directory: Path, needed: int = MIN_FREE_BYTES) -> None:
 
 
 def list_runs(root: Path) -> list[RunDir]:
-    """Return all runs below a `log_path` directory, oldest first."""
-    found = [path.parent.resolve() for path in root.glob(f"*/{RUNS}/*/plan.json")]
+    """Return all runs below a `log_path` directory, oldest first.
+
+    A directory that can't be looked into counts: what is in it may be a run.
+    """
+    found = [path.resolve() for path in root.glob(f"*/{RUNS}/*") if _may_be_run(path)]
     return [RunDir(path) for path in sorted(found, key=lambda path: (path.name, str(path)))]
 
 
-def job_of(run_dir: RunDir) -> str:
-    """Return the job of a run, without reading its whole config; empty if the plan is broken."""
+def _may_be_run(path: Path) -> bool:
+    if not path.is_dir():
+        return False
+    return not os.access(path, os.R_OK | os.X_OK) or (path / "plan.json").exists()
+
+
+@dataclass(frozen=True)
+class SavedPlan:
+    """What `plan.json` of a run says, unchecked by the config's own rules.
+
+    Attributes:
+        job: Name of the job.
+        config: The config as JSON.
+        args: Arguments of the job.
+    """
+
+    job: str
+    config: Mapping[str, Any]
+    args: Mapping[str, str]
+
+
+def read_saved(run_dir: RunDir) -> SavedPlan:
+    """Return what the plan of a run says.
+
+    Raises:
+        UsageError: The file is no plan.
+        EnvironmentNotReadyError: The file can't be read.
+    """
     try:
-        return str(json.loads(run_dir.plan.read_text(encoding="utf-8"))["job"])
-    except (ValueError, KeyError):
+        value = json.loads(run_dir.plan.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise EnvironmentNotReadyError(
+            f"can't read {run_dir.plan}: {error.strerror or error}", fix=_ANOTHER_RUN
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise _damaged(run_dir, f"no JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise _damaged(run_dir, "no JSON object")
+    parts = {"job": str, "config": dict, "args": dict}
+    wrong = [name for name, kind in parts.items() if not isinstance(value.get(name), kind)]
+    if wrong:
+        raise _damaged(run_dir, f"no {' and no '.join(wrong)} in it")
+    args = value["args"]
+    if not all(isinstance(one, str) for one in args.values()):
+        raise _damaged(run_dir, "args holds something that is no text")
+    return SavedPlan(value["job"], value["config"], args)
+
+
+_ANOTHER_RUN = "name another run; `joyrl runs list` shows them"
+
+
+def _damaged(run_dir: RunDir, reason: str) -> UsageError:
+    return UsageError(f"{run_dir.plan} is damaged: {reason}", fix=_ANOTHER_RUN)
+
+
+def job_of(run_dir: RunDir) -> str:
+    """Return the job of a run; empty if its plan can't be read."""
+    try:
+        return read_saved(run_dir).job
+    except JoyrlError:
         return ""
 
 

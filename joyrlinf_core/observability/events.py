@@ -142,14 +142,32 @@ class Record:
     @classmethod
     def from_json(cls, line: dict[str, Any]) -> Record | None:
         """Return the record of a line; None for a kind or a shape that this version can't read."""
-        event_class = _CLASSES.get(line.get("kind", ""))
+        kind = line.get("kind")
+        event_class = _CLASSES.get(kind) if isinstance(kind, str) else None
         if event_class is None:
             return None
         known = {f.name: line[f.name] for f in fields(event_class) if f.name in line}
+        if not all(
+            _fits(known[f.name], str(f.type)) for f in fields(event_class) if f.name in known
+        ):
+            return None
         try:
             return cls(float(line["time"]), int(line["rank"]), event_class(**known))
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             return None
+
+
+def _fits(value: Any, annotation: str) -> bool:
+    """Say whether a JSON value is what a field holds; readers compute with it unasked."""
+    if annotation.startswith("dict["):
+        item = annotation.removesuffix("]").split(", ")[1]
+        return isinstance(value, dict) and all(_fits(one, item) for one in value.values())
+    if annotation == "str":
+        return isinstance(value, str)
+    if annotation == "int":
+        return isinstance(value, int)
+    # JSON has no NaN and no infinity; `atomic.plain` writes them as text.
+    return isinstance(value, (int, float)) or value in ("nan", "inf", "-inf")
 
 
 _CLASSES: dict[str, type[Event]] = {

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from joyrlinf_core.observability.atomic import write_json
+from joyrlinf_core.observability.liveness import ProcessId
 
 State = Literal["running", "failed", "completed", "stopped"]
 
@@ -49,13 +50,25 @@ class RankStatus:
 
     @classmethod
     def read(cls, path: Path) -> RankStatus | None:
-        """Read a status; None if there is none."""
+        """Read a status; None if there is none, or the file is something else.
+
+        Raises:
+            OSError: The file is there and can't be read.
+        """
         try:
             value = json.loads(path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, ValueError, RecursionError):
             return None
-        failure = value.pop("failure")
-        return cls(**value, failure=Failure(**failure) if failure else None)
+        if not isinstance(value, dict):
+            return None
+        failure = value.pop("failure", None)
+        try:
+            status = cls(**value, failure=Failure(**failure) if failure else None)
+            ProcessId.parse(status.process)
+        except (TypeError, ValueError, AttributeError):
+            return None
+        sound = isinstance(status.rank, int) and status.state in get_args(State)
+        return status if sound else None
 
 
 def read_all(logs: Path) -> list[RankStatus]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from joyrlinf_core.observability.atomic import restore
@@ -112,11 +112,14 @@ def read_history(path: Path) -> History:
 def _parse(line: bytes) -> Record | None:
     try:
         value = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     record = Record.from_json(value) if isinstance(value, dict) else None
-    if record is not None and isinstance(record.event, Step):
-        step = record.event
-        step = replace(step, metrics=restore(step.metrics), timings=restore(step.timings))
-        return replace(record, event=step)
-    return record
+    if record is None:
+        return None
+    numbers = {
+        f.name: restore(getattr(record.event, f.name))
+        for f in fields(record.event)
+        if "float" in str(f.type)
+    }
+    return replace(record, event=replace(record.event, **numbers))

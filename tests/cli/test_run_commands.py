@@ -281,3 +281,75 @@ def test_runs_list_shows_every_run(invoke, config, launches):
     ]  # fmt: skip
     assert rows[1]["success"] == 0.9
     assert "success 0.900" in invoke("runs", "list").stdout
+
+
+def blot_plan(text):
+    return lambda run_dir: (run_dir / "plan.json").write_text(text)
+
+
+def replace_by_directory(name):
+    def spoil(run_dir):
+        (run_dir / name).unlink()
+        (run_dir / name).mkdir()
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (blot_plan("[]"), "plan.json is damaged: no JSON object"),
+        (blot_plan("{"), "plan.json is damaged: no JSON"),
+        (blot_plan('{"job": 3}'), "plan.json is damaged: no job and no config and no args in it"),
+        (blot_plan("[" * 100_000), "plan.json is damaged"),
+        (replace_by_directory("plan.json"), "can't read"),
+        (replace_by_directory("events.jsonl"), "Is a directory"),
+    ],
+)
+def test_runs_list_marks_a_run_that_it_cannot_read(invoke, config, launches, spoil, reason):
+    good = Path(json.loads(invoke("train", config, "--json").stdout)["run_dir"])
+    bad = next(path for path in good.parent.iterdir() if path != good)
+    spoil(bad)
+    result = invoke("runs", "list", "--json")
+    assert result.exit_code == 0, result.output
+    rows = {row["path"]: row for row in json.loads(result.stdout)["runs"]}
+    assert rows[str(good)]["state"] == "completed"
+    assert rows[str(bad)]["state"] == "unreadable"
+    assert reason in rows[str(bad)]["reason"]
+    assert reason in invoke("runs", "list").stdout
+
+
+def test_runs_list_skips_lines_and_statuses_of_other_shapes(invoke, config, launches):
+    run_dir = Path(json.loads(invoke("train", config, "--json").stdout)["run_dir"])
+    with (run_dir / "events.jsonl").open("a") as events:
+        events.write('{"kind": ["x"]}\n')
+        odd = {"kind": "eval", "time": 1, "rank": 0, "success_rate": "high"}
+        events.write(json.dumps(odd) + "\n")
+    for rank, text in enumerate(["[]", "{}", '{"rank": 2, "process": "x", "state": "failed"}'], 1):
+        (run_dir / "logs" / f"status_rank{rank}.json").write_text(text)
+    rows = json.loads(invoke("runs", "list", "--json").stdout)["runs"]
+    assert [(row["state"], row["success"]) for row in rows][-1] == ("completed", 0.9)
+
+
+def test_runs_list_says_why_it_is_empty(invoke, tmp_path):
+    result = invoke("runs", "list")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert f"no runs below {tmp_path / 'results'}, which does not exist" in result.stderr
+    (tmp_path / "results").mkdir()
+    assert result.stderr.replace(", which does not exist", "") == invoke("runs", "list").stderr
+    (tmp_path / "file").write_text("")
+    wrong = invoke("runs", "list", "--log-path", "file")
+    assert "file is no directory" in str(wrong.exception)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"job": "train"}', '{"job":"train","args":[]}'])
+def test_resume_of_a_run_with_a_damaged_plan_names_file_and_reason(invoke, config, launches, text):
+    run_dir = Path(json.loads(invoke("train", config, "--json").stdout)["run_dir"])
+    (run_dir / "plan.json").write_text(text)
+    result = invoke("resume", run_dir)
+    assert isinstance(result.exception, UsageError)
+    assert f"{run_dir}/plan.json is damaged: no " in result.exception.message
+
+
+def test_an_empty_name_is_said_to_be_empty(invoke):
+    assert "the name of the config is empty" in str(invoke("train", "").exception)

@@ -1,7 +1,9 @@
 import json
+import math
 
 import pytest
 
+from joyrlinf_core.observability.atomic import plain
 from joyrlinf_core.observability.events import (
     CheckpointSaved,
     EvalResult,
@@ -36,6 +38,34 @@ def test_unknown_kinds_and_extra_fields_are_left_out():
     assert Record.from_json({"kind": "phase", "time": 1, "rank": 0}) is None
     line = {"kind": "phase", "time": 1, "rank": 0, "phase": "x", "step": 1, "new_field": 2}
     assert Record.from_json(line) == Record(1.0, 0, Phase("x", 1))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"kind": ["eval"]},
+        {"success_rate": "high"},
+        {"per_task": [1]},
+        {"per_task": {"t": "x"}},
+        {"label": 3},
+        {"time": "late"},
+        {"rank": float("inf")},
+    ],
+)
+def test_a_value_of_another_type_is_left_out(changed):
+    line = {**Record(5.0, 1, EVENTS[3]).to_json(), **changed}
+    assert Record.from_json(line) is None
+
+
+def test_numbers_that_json_has_no_sign_for_come_back(tmp_path):
+    path = tmp_path / "events.jsonl"
+    event = EvalResult(3, "nan", 10, 0.5, 0.2, 0.8, {"t": math.inf}, math.nan, 3.0)
+    line = json.dumps(plain(Record(5.0, 0, event).to_json()), allow_nan=False)
+    path.write_text(line + "\n")
+    (record,) = read_records(path)
+    assert record.event.label == "nan"
+    assert math.isnan(record.event.mean_steps)
+    assert record.event.per_task == {"t": math.inf}
 
 
 def test_tail_waits_for_the_end_of_a_line(tmp_path):
