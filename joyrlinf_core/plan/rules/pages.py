@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import inspect
 from dataclasses import dataclass
-from os.path import commonprefix
 
 from joyrlinf_core.plan.rules import RULES
 from joyrlinf_core.plan.rules.other_codes import OTHER_CODES
@@ -84,8 +83,13 @@ def nearest(code: str) -> list[str]:
     """Return at most three codes that look like an unknown one."""
     wanted = code.upper()
     similar = difflib.get_close_matches(wanted, codes(), n=20, cutoff=0.6)
+
+    def first_difference(code: str) -> int:
+        pairs = zip(code, wanted, strict=False)
+        return next((place for place, (a, b) in enumerate(pairs) if a != b), len(wanted))
+
     # What a code is about is in its first digits.
-    return sorted(similar, key=lambda one: -len(commonprefix((one, wanted))))[:3]
+    return sorted(similar, key=first_difference, reverse=True)[:3]
 
 
 def document() -> str:

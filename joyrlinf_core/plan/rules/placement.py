@@ -265,7 +265,7 @@ def async_is_not_there_yet(context: RuleContext) -> Iterator[Finding]:
         sync |= _colocated(context.config.cluster, placement)
     message = "this version plans but does not run `pipeline_mode: async`"
     fix = context.fix("JR207", sync, otherwise="sync, with all roles on the same ranks")
-    yield finding("JR207", (path, _PLACEMENT), message, fix, context.runtime_severity)
+    yield finding("JR207", (path,), message, fix, context.runtime_severity)
 
 
 @rule(

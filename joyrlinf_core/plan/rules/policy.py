@@ -245,3 +245,142 @@ def tokenizer_is_there(context: RuleContext) -> Iterator[Finding]:
         return
     message = f"`{path}: {value}` is no file on this machine"
     yield finding("JR409", (path,), message, "mend the path, or delete it", context.path_severity)
+
+
+_GR00T = {"model_type": "gr00t", "num_action_chunks": 10}
+_WIDOWX = {"type": "maniskill", "total_num_envs": 80, "max_episode_steps": 80}
+_TAGS = {
+    "libero_franka": ("libero", "wan"),
+    "libero_panda": ("libero", "wan"),
+    "maniskill_widowx": ("maniskill",),
+}
+"""Embodiment tag of GR00T -> simulators that it was trained in."""
+
+
+@rule(
+    "JR410",
+    reads=("actor.model.embodiment_tag", "env.train"),
+    passes={
+        "actor.model": {**_GR00T, "embodiment_tag": "maniskill_widowx"},
+        "env.train": _WIDOWX,
+        "env.eval": None,
+    },
+    fails={"actor.model": _GR00T, "env.train": _WIDOWX, "env.eval": None},
+)
+def embodiment_fits_env(context: RuleContext) -> Iterator[Finding]:
+    """GR00T's `embodiment_tag` is that of the simulator's robot.
+
+    The tag chooses the encoders, decoders and statistics of a robot; those of another robot run
+    without any message and never succeed. Tags that joyrl does not know are not compared.
+
+    Example: `embodiment_tag: libero_franka` with `type: libero`, `maniskill_widowx` with `type:
+    maniskill` and a WidowX task.
+    """
+    env, path = context.config.env.train, "actor.model.embodiment_tag"
+    tag = str(getattr(context.config.actor.model, "embodiment_tag", ""))
+    trained_in = _TAGS.get(tag)
+    if trained_in is None or env.type not in {name for names in _TAGS.values() for name in names}:
+        return
+    robot = str(getattr(env, "robot", ""))
+    if env.type in trained_in and (env.type != "maniskill" or robot in tag):
+        return
+    where = f"`{env.type}`" + (f" with a {robot}" if robot else "")
+    message = f"embodiment_tag {tag} belongs to {' and '.join(trained_in)}, this is {where}"
+    changes = [
+        {path: one}
+        for one, names in _TAGS.items()
+        if env.type in names and (env.type != "maniskill" or robot in one)
+    ]
+    fix = context.fix("JR410", *changes, otherwise="the tag and embodiment_id of your robot")
+    yield finding("JR410", (path, "env.train.type"), message, fix)
+
+
+_OFT = {"model_type": "openvla_oft", "num_action_chunks": 8}
+_LIBERO = {"type": "libero", "total_num_envs": 80, "max_episode_steps": 80}
+
+
+@rule(
+    "JR411",
+    reads=("actor.model.add_value_head", "actor.model.value_type", "algorithm.reward_type"),
+    passes={
+        "actor.model": {**_OFT, "add_value_head": True},
+        "algorithm.reward_type": "action_level",
+        "algorithm.logprob_type": "token_level",
+    },
+    fails={
+        "actor.model": {**_OFT, "add_value_head": True, "value_type": "chunk_level"},
+        "algorithm.reward_type": "action_level",
+        "algorithm.logprob_type": "token_level",
+    },
+)
+def values_fit_rewards(context: RuleContext) -> Iterator[Finding]:
+    """`value_type` is `algorithm.reward_type`.
+
+    A value is compared with the return of the same span: of a chunk, or of one action.
+
+    Example: `value_type: action_level` with `reward_type: action_level`.
+    """
+    model, reward = context.config.actor.model, context.config.algorithm.reward_type
+    value, path = str(getattr(model, "value_type", reward)), "actor.model.value_type"
+    if model.add_value_head and value != reward:
+        message = f"value_type {value} is not reward_type {reward}"
+        fix = context.fix("JR411", {path: reward}, otherwise=f"{reward} values")
+        yield finding("JR411", (path, "algorithm.reward_type"), message, fix)
+
+
+@rule(
+    "JR412",
+    reads=("actor.model.num_images_in_input", "env.train", "env.eval"),
+    passes={"actor.model": {**_OFT, "num_images_in_input": 2}, "env.train": _LIBERO},
+    fails={"actor.model": {**_OFT, "num_images_in_input": 3}, "env.train": _LIBERO},
+)
+def cameras_suffice(context: RuleContext) -> Iterator[Finding]:
+    """The simulator has as many cameras as the policy reads.
+
+    Example: `num_images_in_input: 2` with `type: libero` and `wrist_camera: true`; 1 with `type:
+    wan`, which has no wrist camera.
+    """
+    path = "actor.model.num_images_in_input"
+    wanted = int(getattr(context.config.actor.model, "num_images_in_input", 0))
+    for name, env in (("train", context.config.env.train), ("eval", context.config.env.eval)):
+        if env is not None and env.image_shape[0] < wanted:
+            has = env.image_shape[0]
+            message = f"the policy reads {wanted} cameras, env.{name} (`{env.type}`) has {has}"
+            changes: list[Change] = [{path: has}]
+            if hasattr(env, "wrist_camera"):
+                changes.append({f"env.{name}.wrist_camera": True})
+            fix = context.fix("JR412", *changes, otherwise=f"read {has}")
+            yield finding("JR412", (path, f"env.{name}.type"), message, fix)
+            return
+
+
+_PICTURE_TOKENS = 256
+"""Tokens of one picture of GR00T N1.5."""
+
+
+@rule(
+    "JR413",
+    reads=("actor.model.padding_value", "env.train"),
+    passes={"actor.model": _GR00T, "env.train": _LIBERO},
+    fails={"actor.model": {**_GR00T, "padding_value": 512}, "env.train": _LIBERO},
+)
+def pictures_fit_padding(context: RuleContext) -> Iterator[Finding]:
+    """Pictures and prompt fit GR00T's `padding_value`.
+
+    Each camera takes 256 tokens, and the prompt comes on top.
+
+    Example: 2 cameras x 256 = 512 tokens leave 58 of 570 for the prompt.
+    """
+    env, path = context.config.env.train, "actor.model.padding_value"
+    length = int(getattr(context.config.actor.model, "padding_value", 0))
+    cameras = env.image_shape[0]
+    used = cameras * _PICTURE_TOKENS
+    # A word is a token or more.
+    words = max(len(prompt.split()) for prompt in env.task_prompts)
+    if length and used + words > length:
+        message = (
+            f"{cameras} cameras x {_PICTURE_TOKENS} = {used} tokens, and a prompt of {words} words "
+            f"or more, exceed padding_value {length}"
+        )
+        fix = context.fix("JR413", {path: used + 58}, otherwise="a larger padding_value")
+        yield finding("JR413", (path, "env.train.type"), message, fix)

@@ -278,3 +278,69 @@ def joint_scores(context: RuleContext) -> Iterator[Finding]:
     if not getattr(context.config.actor.model, "joint_logprob", False):
         why = "`joint_logprob: true` uses it"
         yield from report_unused(context, "JR814", ("actor.model.logprob_reduction",), why)
+
+
+@rule(
+    "JR815",
+    reads=("actor.model.lora_rank", "actor.model.lora_alpha"),
+    passes={"actor.model": {"model_type": "openvla_oft"}, "actor.model.lora_alpha": 16},
+    fails={
+        "actor.model": {"model_type": "openvla_oft", "lora_rank": 0},
+        "actor.model.lora_alpha": 16,
+    },
+)
+def adapter_scale(context: RuleContext) -> Iterator[Finding]:
+    """`lora_alpha` is set with a `lora_rank` above 0.
+
+    It scales the adapter; with rank 0 there is none, and all weights are trained.
+
+    Example: `lora_rank: 32` with `lora_alpha: 32`. A warning.
+    """
+    if getattr(context.config.actor.model, "lora_rank", 1) == 0:
+        why = "a LoRA uses it, and lora_rank is 0"
+        yield from report_unused(context, "JR815", ("actor.model.lora_alpha",), why)
+
+
+@rule(
+    "JR816",
+    reads=("actor.model.add_value_head", "actor.model.value_type"),
+    passes={
+        "actor.model": {"model_type": "openvla_oft", "add_value_head": True},
+        "actor.model.value_type": "action_level",
+    },
+    fails={
+        "actor.model": {"model_type": "openvla_oft"},
+        "actor.model.value_type": "action_level",
+    },
+)
+def value_span(context: RuleContext) -> Iterator[Finding]:
+    """`value_type` is set with a value head only.
+
+    It says what one value covers, a chunk or an action.
+
+    Example: `value_type: action_level` with `add_value_head: true`. A warning.
+    """
+    if not context.config.actor.model.add_value_head:
+        why = "a value head uses it (actor.model.add_value_head)"
+        yield from report_unused(context, "JR816", ("actor.model.value_type",), why)
+
+
+@rule(
+    "JR817",
+    reads=("actor.model.add_value_head", "actor.model.use_vlm_value"),
+    passes={
+        "actor.model": {"model_type": "gr00t", "add_value_head": True},
+        "actor.model.use_vlm_value": True,
+    },
+    fails={"actor.model": {"model_type": "gr00t"}, "actor.model.use_vlm_value": True},
+)
+def value_features(context: RuleContext) -> Iterator[Finding]:
+    """`use_vlm_value` is set with a value head only.
+
+    It chooses what the value head reads.
+
+    Example: `use_vlm_value: true` with `add_value_head: true`. A warning.
+    """
+    if not context.config.actor.model.add_value_head:
+        why = "a value head uses it (actor.model.add_value_head)"
+        yield from report_unused(context, "JR817", ("actor.model.use_vlm_value",), why)
