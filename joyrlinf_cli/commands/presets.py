@@ -18,20 +18,27 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Preset name o
 
 @app.command("list")
 def list_presets(as_json: JsonOption = False) -> None:
-    """List all presets."""
-    from joyrlinf_core.config import presets
+    """List all presets: what they use, what they need, and which ones run in this version."""
+    from joyrlinf_cli.render.preset_list import preset_list
+    from joyrlinf_core.plan.catalogue import catalogue
 
-    found = presets.listing()
-    if as_json:
-        rows = [{"name": p.name, **p.meta.model_dump(mode="json")} for p in found]
-        print(json.dumps({"schema": 1, "presets": rows}, indent=2))
+    entries = catalogue()
+    if not as_json:
+        print(preset_list(entries))
         return
-    width = max((len(preset.name) for preset in found), default=0)
-    for preset in found:
-        hardware = f"{preset.meta.gpus} GPUs" if preset.meta.gpus else "CPU"
-        if preset.meta.gpus == 1:
-            hardware = "1 GPU"
-        print(f"{preset.name:<{width}}  {hardware:<7}  {preset.meta.title}".rstrip())
+    rows = [
+        {
+            "name": entry.preset.name,
+            "simulator": entry.simulator,
+            "model": entry.model,
+            "mode": entry.mode,
+            "runs": not entry.missing,
+            "missing": list(entry.missing),
+            **entry.preset.meta.model_dump(mode="json"),
+        }
+        for entry in entries
+    ]
+    print(json.dumps({"schema": 1, "presets": rows}, indent=2))
 
 
 @app.command("show")
@@ -48,8 +55,18 @@ def copy(
         typer.Argument(metavar="[FILE]", help="File or folder to write; default NAME.yaml here."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    with_schema: Annotated[
+        bool,
+        typer.Option(
+            "--schema/--no-schema",
+            help="Write the JSON schema beside the copy and name it in the first line, so that "
+            "editors complete and check keys.",
+        ),
+    ] = True,
 ) -> None:
     """Copy a preset, comments included, to start a config of your own."""
+    from joyrlinf_core.config.json_schema import FILE_NAME, HEADER, json_schema
+
     source = _path(name)
     target = destination or Path.cwd()
     if target.is_dir():
@@ -57,7 +74,11 @@ def copy(
     if target.exists() and not force:
         raise UsageError(f"{target} exists", fix="another name, or --force to overwrite it")
     try:
-        target.write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
+        text = source.read_text(encoding="utf-8")
+        target.write_text(HEADER + text if with_schema else text, encoding="utf-8")
+        if with_schema:
+            schema = json.dumps(json_schema(), indent=1) + "\n"
+            (target.parent / FILE_NAME).write_text(schema, encoding="utf-8")
     except FileNotFoundError as error:
         raise UsageError(f"there is no folder {target.parent}", fix="make it first") from error
     except OSError as error:

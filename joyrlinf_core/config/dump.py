@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -32,6 +33,20 @@ _Dumper.add_representer(list, _represent_list)
 def to_yaml(data: Mapping[str, Any]) -> str:
     """Return plain data (JSON types) as YAML: keys in their order, lists of scalars on a line."""
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
+def inline(value: Any) -> str:
+    """Return plain data as YAML on one line, which `--set` takes."""
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        return "{" + ", ".join(f"{inline(key)}: {inline(item)}" for key, item in items) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(inline(item) for item in cast("list[Any]", value)) + "]"
+    if isinstance(value, str) and not value.isprintable():
+        return json.dumps(value)  # a quoted YAML scalar too
+    # A list of one, because between brackets a comma or bracket in text needs quotes.
+    text = str(yaml.dump([[value]], Dumper=_Dumper, width=1 << 30))
+    return text.strip().removeprefix("- ")[1:-1]
 
 
 def dump_config(config: Config) -> str:

@@ -70,12 +70,22 @@ def listing() -> list[Preset]:
 
 def find(name: str) -> Path | None:
     """Return the file of a preset by its name or an alias, None if there is none."""
-    if name in names():
+    known = names()
+    if name in known:
         return folder() / f"{name}.yaml"
-    for preset in listing():
-        if name in preset.meta.aliases:
-            return preset.path
+    for path in (folder() / f"{one}.yaml" for one in known):
+        # Reading YAML takes a while; most files can't hold the alias.
+        if name in path.read_text(encoding="utf-8") and name in read_meta(path).aliases:
+            return path
     return None
+
+
+def name_of(path: Path) -> str | None:
+    """Return the name of the preset that a file is, None for any other file."""
+    try:
+        return path.resolve().relative_to(folder().resolve()).with_suffix("").as_posix()
+    except (ValueError, OSError):
+        return None
 
 
 def nearest(name: str) -> list[str]:

@@ -342,6 +342,7 @@ def _without(value: object, path: str, dropped: set[str], around: set[str]) -> A
     kept: dict[str, Any] = {}
     for name, child in cast("dict[str, object]", value).items():
         below = f"{path}.{name}" if path else name
-        if below not in dropped and not (isinstance(child, list) and below in around):
+        held = below in around and type(child) is not dict  # in a list
+        if below not in dropped and not held:
             kept[name] = _without(child, below, dropped, around)
     return kept

@@ -42,7 +42,11 @@ class MetaWorldConfig(EnvConfig):
     max_episode_steps: int = Field(default=100, ge=1)
     """Time limit of an episode in env steps; most scripted experts need 40-90."""
 
-    tasks: Annotated[tuple[str, ...], BeforeValidator(_listed), Field(min_length=1)] = ("push-v3",)
+    tasks: Annotated[
+        tuple[str, ...],
+        BeforeValidator(_listed, json_schema_input_type=str | tuple[str, ...]),
+        Field(min_length=1),
+    ] = ("push-v3",)
     """A task such as `push-v3`, a list of tasks, or `MT10` or `MT50`."""
 
     image_size: int = Field(default=64, ge=16, le=1024)
