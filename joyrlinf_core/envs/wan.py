@@ -156,7 +156,7 @@ class WanConfig(EnvConfig):
     @property
     def states_per_task(self) -> int:
         """Trajectories of each task."""
-        return self.num_reset_states // len(self.task_prompts)
+        return self.num_reset_states // self._tasks
 
     def train_episode(self, seed: int, group: int, k: int) -> EpisodeId:
         """Return the k-th episode of a group; consecutive groups play the tasks in turn."""
@@ -165,11 +165,11 @@ class WanConfig(EnvConfig):
 
     def eval_episode(self, index: int) -> EpisodeId:
         """Return the `index`-th held-out episode; episode i plays task i mod tasks."""
-        return self._episode(index, "heldout", index // len(self.task_prompts))
+        return self._episode(index, "heldout", index // self._tasks)
 
     def demo_episode(self, seed: int, index: int) -> EpisodeId:
         """Return the `index`-th demonstration."""
-        nth = stream(seed, "demo") % self.states_per_task + index // len(self.task_prompts)
+        nth = stream(seed, "demo") % self.states_per_task + index // self._tasks
         return self._episode(index, "demo", nth)
 
     def build(self, num_slots: int) -> Simulator:
@@ -181,8 +181,12 @@ class WanConfig(EnvConfig):
         """See `EnvConfig.check_ready`; refuses in this version."""
         raise self._not_there_yet()
 
+    @property
+    def _tasks(self) -> int:
+        return len(SUITES[self.suite])
+
     def _episode(self, turn: int, use: reset_states.Use, nth: int) -> EpisodeId:
-        task = turn % len(self.task_prompts)
+        task = turn % self._tasks
         return EpisodeId(task, reset_states.state(use, nth, self.states_per_task))
 
     def _not_there_yet(self) -> EnvironmentNotReadyError:
