@@ -81,7 +81,17 @@ class RuleContext:
         """Say whether everything that a rule reads exists for the chosen simulator and policy."""
         return all(self._exists(read) for read in one.reads)
 
+    @cached_property
+    def _seen(self) -> dict[str, bool]:
+        """Answers of `_exists`: many rules read the same keys."""
+        return {}
+
     def _exists(self, path: str) -> bool:
+        if path not in self._seen:
+            self._seen[path] = self._look_for(path)
+        return self._seen[path]
+
+    def _look_for(self, path: str) -> bool:
         here: object = self.config
         walked = ""
         for name in path.split("."):
