@@ -10,7 +10,8 @@ Letters: n weights, t of them trained, f = n - t frozen, w bytes of a weight in 
     bf16 copy          2 t        made by autocast in each pass and kept for the backward pass;
                                   whole on every rank, also under fsdp2
     gathered units     8 u        fsdp2: the unit that computes and the next one, u weights each
-    activations        micro_batch_size x activation_bytes, twice that in fp32
+    activations        micro_batch_size x activation_bytes, twice that in fp32; at least what
+                       `predict` takes, since a frozen part is computed in the same way
     optimizer step     4 t / s    temporaries; activations are gone by then
     predict            rows of one call x predict_bytes, twice that in fp32
     rollout copy       w n        where the rollout can't use the actor's weights
@@ -147,7 +148,7 @@ def _actor_items(config: Config, footprint: Footprint, *, spread: int) -> Iterat
         yield _device("actor", "bf16 copy", "update", trained * BF16)
     if spread > 1:
         yield _device("actor", "gathered units", "update", _gathered(footprint))
-    row = footprint.activation_bytes * _working_factor(config)
+    row = max(footprint.activation_bytes, footprint.predict_bytes) * _working_factor(config)
     yield _device("actor", "activations", "update", config.actor.micro_batch_size * row)
     yield _device("actor", "optimizer step", "step", trained * FP32 // spread)
 

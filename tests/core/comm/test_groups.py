@@ -7,15 +7,14 @@ import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from joyrlinf_core.comm.groups import group_specs, make_groups
+from joyrlinf_core.config.loader import load_config
 from joyrlinf_core.config.schema import Config
-from joyrlinf_core.plan.batching import build_batch
-from joyrlinf_core.plan.build import assemble
-from joyrlinf_core.plan.placement import resolve_placement
+from joyrlinf_core.plan.build import build_plan
 
 WORLD = 16
 
 
-def plan_of(placement, **algorithm):
+def plan_of(placement):
     """Returns the plan of 2 nodes x 8 GPUs; local ranks repeat on both."""
     config = Config.model_validate(
         {
@@ -25,7 +24,7 @@ def plan_of(placement, **algorithm):
                 "placement_basis": "per_node",
                 "component_placement": placement,
             },
-            "algorithm": {"group_size": 8, **algorithm},
+            "algorithm": {"group_size": 8},
             "env": {
                 "train": {
                     "type": "tests.doubles.toy:ToyEnv",
@@ -43,9 +42,7 @@ def plan_of(placement, **algorithm):
             },
         }
     )
-    where = resolve_placement(config.cluster)
-    assert where is not None
-    return assemble("train", {}, config, where, build_batch(config, where, "train"))
+    return build_plan(config, None)
 
 
 PLACEMENTS = {
@@ -94,10 +91,14 @@ def as_rank():
         dist.destroy_process_group()
 
 
-@pytest.mark.parametrize("mode", PLACEMENTS)
-def test_every_rank_of_two_nodes_makes_its_groups(mode, as_rank):
-    plan = plan_of(PLACEMENTS[mode])
-    assert plan.placement.mode == mode
+@pytest.mark.parametrize("name", [*PLACEMENTS, "maniskill-pi05-async-2node"])
+def test_every_rank_of_two_nodes_makes_its_groups(name, as_rank):
+    if name in PLACEMENTS:
+        plan = plan_of(PLACEMENTS[name])
+        assert plan.placement.mode == name
+    else:
+        plan = build_plan(load_config(name).config, None)
+    assert (plan.placement.num_nodes, plan.placement.world_size) == (2, WORLD)
     specs = group_specs(plan)
     members = {spec.name: [] for spec in specs}
     for rank in range(WORLD):
