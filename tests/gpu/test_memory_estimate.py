@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -118,7 +117,7 @@ def measured(config: Config) -> dict[str, int]:
 @pytest.mark.parametrize("expert_only", [True, False], ids=["expert", "all"])
 @pytest.mark.parametrize("checkpointing", [True, False], ids=["recompute", "keep"])
 def test_estimate_is_near_what_is_taken(
-    precision: str, expert_only: bool, checkpointing: bool, tmp_path: Path
+    precision: str, expert_only: bool, checkpointing: bool
 ) -> None:
     config = make(
         {**MEDIUM, "train_expert_only": expert_only},
