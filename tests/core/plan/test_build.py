@@ -9,7 +9,6 @@ def test_numbers_of_a_plan(make_config):
                 "cluster.component_placement": {"env,rollout,actor": "0-1"},
                 "rollout.pipeline_stage_num": 5,
                 "env.train.rollout_epoch": 2,
-                "env.eval.rollout_epoch": 1,
                 "algorithm.update_epoch": 3,
                 "runner.eval_at_end": True,
             }
