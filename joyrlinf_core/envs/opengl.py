@@ -9,9 +9,11 @@ also reaches a GPU.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from joyrlinf_core.errors import EnvironmentNotReadyError, MissingExtraError
@@ -22,11 +24,20 @@ HANDED_DOWN = "JOYRL_OPENGL"
 """Environment variable `<library>|<device>` that a parent process leaves after its own try."""
 
 _PACKAGES = {"egl": "libegl1 libgl1-mesa-dri", "osmesa": "libosmesa6"}
+_MODULES = {"OpenGL": "PyOpenGL"}
+"""Python modules whose package has another name."""
+
+_MISSING = "JOYRL-MISSING "
 _TIMEOUT_S = 120
 
 _PROBE = """
 import sys, importlib
-import numpy as np
+try:
+    import numpy as np
+    import OpenGL
+    importlib.import_module("mujoco." + sys.argv[1])
+except ModuleNotFoundError as error:
+    sys.exit("JOYRL-MISSING " + (error.name or str(error)).partition(".")[0])
 context = importlib.import_module("mujoco." + sys.argv[1]).GLContext(16, 16)
 context.make_current()
 import mujoco
@@ -92,25 +103,43 @@ def choose(renderer: Renderer = "auto") -> OpenGL:
     elif asked:
         candidates, source = (asked,), f"MUJOCO_GL={asked}"
     else:
-        candidates, source = ("egl", "osmesa"), "no OpenGL library"
+        candidates, source = ("egl", "osmesa"), ""
     failures: dict[str, str] = {}
     for candidate in candidates:
         device, failure = _try(candidate)
         if not failure:
             return _settle(OpenGL(candidate, device))
         failures[candidate] = failure
-    package = _PACKAGES.get(candidates[-1], _PACKAGES["osmesa"])
     tried = "; ".join(f"{name}: {failure}" for name, failure in failures.items())
+    unable = f"{source} can't render" if source else "no OpenGL library renders"
     raise EnvironmentNotReadyError(
-        f"{source} can't render off screen on this machine ({tried})",
-        fix=f"apt-get install -y {package}   (Debian and Ubuntu, as root)",
+        f"{unable} off screen on this machine ({tried})",
+        fix=_fix(candidates[-1], tried, from_variable=bool(asked and source.startswith("MUJOCO"))),
     )
+
+
+def _fix(library: str, tried: str, *, from_variable: bool) -> str:
+    """Return what to do about libraries that were tried and can't render."""
+    if library not in _PACKAGES:
+        return "unset MUJOCO_GL, or set it to egl or osmesa"
+    if _CACHE_PROBLEM in tried:
+        return (
+            f"free space at {_shader_cache()}, set MESA_SHADER_CACHE_DIR to another disk, or set "
+            "MESA_SHADER_CACHE_DISABLE=true"
+        )
+    fix = f"apt-get install -y {_PACKAGES[library]}   (Debian and Ubuntu, as root)"
+    return f"unset MUJOCO_GL to try the others, or {fix}" if from_variable else fix
 
 
 def _settle(chosen: OpenGL) -> OpenGL:
     """Write the choice into the environment, which child processes inherit."""
     os.environ[HANDED_DOWN] = f"{chosen.library}|{chosen.device}"
     os.environ["MUJOCO_GL"] = chosen.library
+    # MuJoCo refuses to load a library when this names another one.
+    if chosen.library in _PACKAGES:
+        os.environ["PYOPENGL_PLATFORM"] = chosen.library
+    else:
+        os.environ.pop("PYOPENGL_PLATFORM", None)
     # Simulators already fill the cores; Mesa's own threads cost a third more CPU per small frame.
     os.environ.setdefault("LP_NUM_THREADS", "0")
     return chosen
@@ -119,7 +148,7 @@ def _settle(chosen: OpenGL) -> OpenGL:
 def _try(library: str) -> tuple[str, str]:
     """Render a picture in a child process; returns (device, failure), one of them empty."""
     if library not in ("egl", "osmesa", "glfw"):
-        return "", "unknown library; use egl or osmesa"
+        return "", "no such library"
     environment = {k: v for k, v in os.environ.items() if k != "PYOPENGL_PLATFORM"}
     environment["MUJOCO_GL"] = library
     try:
@@ -137,6 +166,41 @@ def _try(library: str) -> tuple[str, str]:
         if line.startswith("JOYRL "):
             return line.removeprefix("JOYRL "), ""
     message = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-    if "No module named 'mujoco'" in message:
-        raise MissingExtraError("metaworld", "rendering with MuJoCo")
-    return "", message
+    if message.startswith(_MISSING):
+        raise _missing_module(message.removeprefix(_MISSING))
+    return "", _explained(library, message, done.returncode)
+
+
+def _missing_module(module: str) -> EnvironmentNotReadyError:
+    if module == "mujoco":
+        return MissingExtraError("metaworld", "rendering with MuJoCo")
+    package = _MODULES.get(module, module)
+    return EnvironmentNotReadyError(
+        f"rendering needs the Python module '{module}', which can't be imported",
+        fix=f"{sys.executable} -m pip install --force-reinstall {package}",
+    )
+
+
+_CACHE_PROBLEM = "Mesa can't write its shader cache"
+
+
+def _explained(library: str, message: str, exit_code: int) -> str:
+    """Return why a library can't render, in words where the last line of the try has none."""
+    if exit_code == -signal.SIGBUS:
+        # The cache is a mapped file; a full disk shows when a page of it is touched.
+        return f"{_CACHE_PROBLEM} at {_shader_cache()}, its disk is full (killed by SIGBUS)"
+    if exit_code < 0:
+        return f"killed by {signal.Signals(-exit_code).name}"
+    if "'NoneType' object has no attribute" in message or "Unable to load" in message:
+        file = {"egl": "libEGL", "osmesa": "libOSMesa"}.get(library, library)
+        return f"{file} is not installed ({message})"
+    if library == "egl" and "EGL device display" in message:
+        return "libEGL finds no device that it can draw with: no GPU driver and no Mesa driver"
+    return message
+
+
+def _shader_cache() -> Path:
+    """Return where Mesa keeps compiled shaders."""
+    chosen = os.environ.get("MESA_SHADER_CACHE_DIR")
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(chosen or home) / "mesa_shader_cache"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 
 import pytest
 
@@ -20,7 +21,7 @@ def tries(monkeypatch):
         return (works[library], "") if library in works else ("", "lib not found")
 
     monkeypatch.setattr(opengl, "_try", fake)
-    for name in (opengl.HANDED_DOWN, "MUJOCO_GL", "LP_NUM_THREADS"):
+    for name in (opengl.HANDED_DOWN, "MUJOCO_GL", "LP_NUM_THREADS", "PYOPENGL_PLATFORM"):
         # Set first, so that what `choose` writes is undone after the test.
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -74,12 +75,66 @@ def test_nothing_that_works_names_the_debian_package(tries, renderer, package):
     assert caught.value.exit_code == ExitCode.ENVIRONMENT_NOT_READY
 
 
-def test_a_library_that_is_no_library_is_refused_without_a_try(monkeypatch):
+@pytest.mark.parametrize("value", ["vulkan", "disabled", "glfw"])
+def test_a_variable_that_names_no_headless_library_is_to_be_unset(tries, monkeypatch, value):
+    monkeypatch.setenv("MUJOCO_GL", value)
+    with pytest.raises(EnvironmentNotReadyError, match=f"MUJOCO_GL={value} can't render") as caught:
+        opengl.choose()
+    assert caught.value.fix == "unset MUJOCO_GL, or set it to egl or osmesa"
+
+
+def test_a_platform_that_pyopengl_was_told_wrongly_is_replaced(tries, monkeypatch):
+    tries[0]["osmesa"] = "llvmpipe"
+    monkeypatch.setenv("PYOPENGL_PLATFORM", "glx")
+    opengl.choose()
+    assert os.environ["PYOPENGL_PLATFORM"] == "osmesa"
+
+
+@pytest.fixture
+def ended(monkeypatch):
+    """Return a function that makes every try end with a code and a last line."""
     for name in (opengl.HANDED_DOWN, "MUJOCO_GL"):
         monkeypatch.setenv(name, "")
-    monkeypatch.setenv("MUJOCO_GL", "vulkan")
-    with pytest.raises(EnvironmentNotReadyError, match=r"vulkan.*egl or osmesa"):
+
+    def set_end(code, line=""):
+        done = subprocess.CompletedProcess([], code, "", f"Traceback:\n{line}\n" if line else "")
+        monkeypatch.setattr(subprocess, "run", lambda *_args, **_options: done)
+
+    return set_end
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "message", "fix"),
+    [
+        (-7, "", "shader cache at /c/mesa_shader_cache", "MESA_SHADER_CACHE_DISABLE=true"),
+        (-11, "", "killed by SIGSEGV", "apt-get"),
+        (1, "JOYRL-MISSING numpy", "module 'numpy'", "-m pip install --force-reinstall numpy"),
+        (1, "JOYRL-MISSING OpenGL", "module 'OpenGL'", "pip install --force-reinstall PyOpenGL"),
+        (1, "JOYRL-MISSING mujoco", "extra 'metaworld'", "pip install"),
+        (
+            1,
+            "AttributeError: 'NoneType' object has no attribute 'x'",
+            "libOSMesa is not",
+            "apt-get",
+        ),
+        (1, "ImportError: Cannot initialize a EGL device display.", "finds no device", "apt-get"),
+        (1, "rendered a black picture", "egl: rendered a black picture", "apt-get"),
+    ],
+)
+def test_what_went_wrong_is_said_with_what_helps(ended, monkeypatch, code, line, message, fix):
+    monkeypatch.setenv("MESA_SHADER_CACHE_DIR", "/c")
+    ended(code, line)
+    with pytest.raises(EnvironmentNotReadyError) as caught:
         opengl.choose()
+    assert message in caught.value.message
+    assert fix in caught.value.fix
+
+
+def test_a_module_that_is_blocked_is_named_by_the_real_try(monkeypatch, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['OpenGL'] = None")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(EnvironmentNotReadyError, match="module 'OpenGL'"):
+        opengl._try("osmesa")
 
 
 @pytest.mark.sim
