@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from pathlib import Path
 from typing import Literal
 
 Severity = Literal["error", "warning", "info"]
@@ -121,16 +122,25 @@ class MissingExtraError(EnvironmentNotReadyError, ImportError):
     """An optional dependency group is not installed.
 
     Args:
-        extra: Name of the extra, as in `pip install 'joyrlinf[extra]'`.
+        extra: Name of the extra.
         needed_by: What asked for it.
     """
 
     def __init__(self, extra: str, needed_by: str) -> None:
         super().__init__(
             f"{needed_by} needs the extra '{extra}', which is not installed",
-            fix=f"pip install 'joyrlinf[{extra}]'",
+            fix=_install_command(extra),
         )
         self.extra = extra
+
+
+def _install_command(extra: str) -> str:
+    """Return the command that adds an extra: to the checkout that runs, else to the package."""
+    checkout = Path(__file__).parents[1]
+    if not (checkout / "pyproject.toml").is_file():
+        return f"pip install 'joyrlinf[{extra}]'"
+    place = "." if checkout == Path.cwd() else str(checkout)
+    return f"pip install -e '{place}[{extra}]'"
 
 
 class RunFailedError(JoyrlError, RuntimeError):

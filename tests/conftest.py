@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _no_simulator() -> str:
     """Return why no simulator can run here; empty if one can."""
     if importlib.util.find_spec("metaworld") is None:
-        return "metaworld is not installed: pip install 'joyrlinf[metaworld]'"
+        return "metaworld is not installed: pip install -e '.[metaworld]'"
     from joyrlinf_core.envs import opengl
     from joyrlinf_core.errors import EnvironmentNotReadyError
 
