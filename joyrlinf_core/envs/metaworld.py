@@ -120,6 +120,15 @@ class MetaWorldConfig(EnvConfig):
         steps = 10.0 * self.max_episode_steps if self.reward_mode == "dense" else 1.0
         return self.reward_coef * steps
 
+    @property
+    def num_eval_episodes_available(self) -> int:
+        """One per initial state of `eval_split`."""
+        return len(self._eval_states)
+
+    @property
+    def _eval_states(self) -> range:
+        return _HELD_OUT if self.eval_split == "heldout" else _SELECTION
+
     def train_episode(self, seed: int, group: int, k: int) -> EpisodeId:
         """Return the k-th episode of a group; consecutive groups play the tasks in turn."""
         variation = _TRAINING[stream(seed, "train", group, k) % len(_TRAINING)]
@@ -127,8 +136,7 @@ class MetaWorldConfig(EnvConfig):
 
     def eval_episode(self, index: int) -> EpisodeId:
         """Return the `index`-th episode of `eval_split`; episode i plays task i mod tasks."""
-        states = _HELD_OUT if self.eval_split == "heldout" else _SELECTION
-        return EpisodeId(index % len(self.task_names), states[index])
+        return EpisodeId(index % len(self.task_names), self._eval_states[index])
 
     def demo_episode(self, seed: int, index: int) -> EpisodeId:
         """Return the `index`-th demonstration; the initial states of one seed never repeat."""

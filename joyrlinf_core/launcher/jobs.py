@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from joyrlinf_core.config.schema import Config
-from joyrlinf_core.errors import ExitCode, UsageError
+from joyrlinf_core.errors import ConfigError, ExitCode, UsageError
 from joyrlinf_core.launcher import policy_cache, run_directory
 from joyrlinf_core.launcher.command import WORKER
 from joyrlinf_core.launcher.supervisor import (
@@ -18,6 +18,7 @@ from joyrlinf_core.launcher.supervisor import (
     supervise,
 )
 from joyrlinf_core.observability.run_dir import RunDir
+from joyrlinf_core.plan.batching import eval_episodes
 from joyrlinf_core.plan.build import build_plan
 from joyrlinf_core.plan.run_plan import Job, RunPlan
 
@@ -77,7 +78,7 @@ class Jobs:
 
     def train(self, config: Config) -> JobResult:
         """Train; first make the policy of the `sft` section where no other policy is named."""
-        check_ready(config)
+        check_ready(config, "train")
         build_plan(config, "train")
         if needs_policy(config):
             made = self.cached_policy(config)
@@ -98,7 +99,7 @@ class Jobs:
             config: The config.
             output: Policy directory to write; must not exist. None: the cache.
         """
-        check_ready(config)
+        check_ready(config, "sft")
         if output is None:
             return self.cached_policy(config)
         target = output.expanduser().absolute()
@@ -108,7 +109,7 @@ class Jobs:
 
     def evaluate(self, config: Config, *, policy: Path, checkpoint: Path | None) -> JobResult:
         """Evaluate a policy directory, or a checkpoint of a run that started from it."""
-        check_ready(config)
+        check_ready(config, "eval")
         args = {"policy": str(policy)}
         if checkpoint is not None:
             args["checkpoint"] = str(checkpoint)
@@ -116,7 +117,7 @@ class Jobs:
 
     def resume(self, config: Config, run_dir: RunDir, checkpoint: Path) -> JobResult:
         """Continue a run in its own directory from one of its checkpoints."""
-        check_ready(config)
+        check_ready(config, "train")
         runner = config.runner.model_copy(update={"resume_dir": str(checkpoint)})
         plan = build_plan(config.model_copy(update={"runner": runner}), "train")
         run_directory.check_space(run_dir.root)
@@ -167,12 +168,21 @@ def with_policy(config: Config, policy: Path) -> Config:
     return config.model_copy(update={"actor": actor})
 
 
-def check_ready(config: Config) -> None:
-    """Check that the simulators can run here, before anything is started.
+def check_ready(config: Config, job: Job) -> None:
+    """Check that the simulators can run here and what is asked, before anything is started.
 
     Raises:
+        ConfigError: More held-out episodes are asked for than there are.
         EnvironmentNotReadyError: Something is missing; the error names its fix.
     """
+    evaluation = config.eval_env
+    wanted, available = eval_episodes(config, job), evaluation.num_eval_episodes_available
+    if available is not None and wanted > available:
+        raise ConfigError(
+            message=f"env.eval.num_episodes is {wanted}, but {evaluation.type} has {available} "
+            "held-out episodes",
+            fix=f"--episodes {available} or fewer; a few hundred give a narrow interval",
+        )
     config.env.train.check_ready()
     if config.env.eval is not None and config.env.eval.type != config.env.train.type:
         config.env.eval.check_ready()

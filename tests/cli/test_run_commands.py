@@ -9,7 +9,12 @@ from typer.testing import CliRunner
 from joyrlinf_cli.commands import eval as eval_command
 from joyrlinf_cli.commands import resume, runs, sft, train
 from joyrlinf_core.config.dump import to_yaml
-from joyrlinf_core.errors import EnvironmentNotReadyError, MissingExtraError, UsageError
+from joyrlinf_core.errors import (
+    ConfigError,
+    EnvironmentNotReadyError,
+    MissingExtraError,
+    UsageError,
+)
 from joyrlinf_core.launcher import jobs
 from joyrlinf_core.launcher.digest import Digest
 from joyrlinf_core.launcher.supervisor import Outcome
@@ -262,6 +267,17 @@ def test_eval_of_a_run_and_of_a_policy_directory(invoke, config, launches):
     assert "success 0.900" in alone.stdout
     wrong = invoke("eval", run_dir.parent, "--config", config)
     assert "no complete policy directory" in str(wrong.exception)
+
+
+def test_more_held_out_episodes_than_there_are_is_refused(invoke, config, launches, monkeypatch):
+    import fake_parts
+
+    monkeypatch.setattr(fake_parts.FakeEnv, "num_eval_episodes_available", 40)
+    run_dir = Path(json.loads(invoke("train", config, "--json").stdout)["run_dir"])
+    assert invoke("eval", run_dir, "--episodes", "40").exit_code == 0
+    result = invoke("eval", run_dir, "--episodes", "41")
+    assert isinstance(result.exception, ConfigError)
+    assert "env.eval.num_episodes is 41, but fake_parts:FakeEnv has 40" in str(result.exception)
 
 
 def test_sft_writes_where_it_is_told_and_never_over_it(invoke, config, launches, tmp_path):

@@ -118,6 +118,11 @@ class EnvConfig(Section):
         """Largest return of an episode, `reward_coef` included; None where nothing bounds it."""
         return None
 
+    @property
+    def num_eval_episodes_available(self) -> int | None:
+        """Held-out episodes that `eval_episode` can tell apart; None where nothing bounds them."""
+        return None
+
     @abstractmethod
     def train_episode(self, seed: int, group: int, k: int) -> EpisodeId:
         """Return what the k-th episode of a group starts from.

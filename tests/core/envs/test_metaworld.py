@@ -100,6 +100,15 @@ def test_evaluation_goes_through_the_tasks_in_turn():
     assert [config.demo_episode(0, i).task for i in range(4)] == [0, 1, 0, 1]
 
 
+@pytest.mark.parametrize("split", ["heldout", "selection"])
+def test_it_says_how_many_held_out_episodes_there_are(split):
+    config = make(eval_split=split)
+    available = config.num_eval_episodes_available
+    assert config.eval_episode(available - 1) != config.eval_episode(0)
+    with pytest.raises(IndexError):
+        config.eval_episode(available)
+
+
 def test_demonstrations_of_one_seed_never_repeat():
     config = make()
     assert len({config.demo_episode(0, i) for i in range(3000)}) == 3000
@@ -107,7 +116,7 @@ def test_demonstrations_of_one_seed_never_repeat():
 
 def test_a_missing_package_names_the_extra(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"joyrlinf\[metaworld\]"):
+    with pytest.raises(MissingExtraError, match=r"pip install .*\[metaworld\]"):
         make().check_ready()
     with pytest.raises(MissingExtraError):
         make().build(1)
