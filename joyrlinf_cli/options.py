@@ -23,7 +23,7 @@ def _complete_keys(incomplete: str) -> list[str]:
 ConfigArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="[CONFIG]",
+        metavar="CONFIG",
         help="Preset name or config file.",
         show_default=False,
         autocompletion=_complete_presets,
@@ -33,7 +33,7 @@ ConfigArgument = Annotated[
 ConfigArguments = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[CONFIG]...",
+        metavar="CONFIG",
         help="Preset names, config files, or folders of config files.",
         show_default=False,
         autocompletion=_complete_presets,

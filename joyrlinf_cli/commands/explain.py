@@ -20,7 +20,7 @@ def _complete_codes(incomplete: str) -> list[str]:
 CodeArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="[CODE]",
+        metavar="CODE",
         help="Code of a finding, for example JR103; without it, all codes are listed.",
         show_default=False,
         autocompletion=_complete_codes,

@@ -52,7 +52,7 @@ def copy(
     name: NameArgument,
     destination: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="File or folder to write; default NAME.yaml here."),
+        typer.Argument(metavar="FILE", help="File or folder to write; default NAME.yaml here."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     with_schema: Annotated[

@@ -12,14 +12,34 @@ from joyrlinf_core.launcher.jobs import ClosableListener
 from joyrlinf_core.observability.run_dir import RunDir
 from joyrlinf_core.plan.run_plan import RunPlan
 
+MIN_COLUMNS, MIN_LINES = 60, 16
+"""Room for the live screen without warnings, each figure on one line."""
+
 
 def kind_for(wanted: ConsoleKind, *streams: TextIO) -> ConsoleKind:
-    """Return the console to use: `auto` is live where all streams are a person's terminal."""
-    if wanted != "auto":
+    """Return the console to use: `auto` is live where all streams are a person's terminal.
+
+    Live becomes plain where the screen can't be drawn anew: on a dumb terminal, or one too small
+    for it, where every picture would scroll the last one up.
+    """
+    if wanted not in ("auto", "live"):
         return wanted
-    dumb = os.environ.get("TERM") == "dumb" or bool(os.environ.get("CI"))
+    if os.environ.get("TERM") == "dumb" or not _has_room(streams[-1]):
+        return "plain"
+    if wanted == "live":
+        return wanted
     terminal = all(stream.isatty() for stream in streams)
-    return "live" if terminal and not dumb else "plain"
+    return "live" if terminal and not os.environ.get("CI") else "plain"
+
+
+def _has_room(stream: TextIO) -> bool:
+    """Say whether a terminal holds the live screen; what is no terminal has no bounds."""
+    try:
+        columns, lines = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError):
+        return True
+    # A pseudo-terminal that nobody told its size says 0; rich then takes 80 x 24.
+    return (columns or MIN_COLUMNS) >= MIN_COLUMNS and (lines or MIN_LINES) >= MIN_LINES
 
 
 def open_console(wanted: ConsoleKind, plan: RunPlan, run_dir: RunDir) -> ClosableListener:

@@ -23,7 +23,7 @@ import tomllib
 import pytest
 import typer
 
-from joyrlinf_cli.main import app
+from joyrlinf_cli.app import build
 from joyrlinf_core.config.loader import load_config
 from joyrlinf_core.plan.build import check_loaded
 from tests.docs.markdown import PAGES, ROOT, blocks, commands, local_links
@@ -42,7 +42,7 @@ def parse_only(monkeypatch):
     monkeypatch.setattr(typer.core.TyperCommand, "invoke", lambda self, ctx: None)
 
     def parse(arguments):
-        app(arguments, standalone_mode=False)
+        build()(arguments, standalone_mode=False)
 
     return parse
 

@@ -1,6 +1,7 @@
 import io
 import json
 import math
+import os
 import sys
 from pathlib import Path
 
@@ -218,3 +219,31 @@ def test_time_left_counts_steps_not_log_lines():
     assert figures.eta(history, 300) == "20.0 s"
     assert figures.eta(history, 100) == ""
     assert figures.eta(History(), 10) == ""
+
+
+@pytest.mark.parametrize(
+    ("size", "term", "kind"),
+    [
+        ((80, 24), "xterm", "live"),
+        ((24, 6), "xterm", "plain"),
+        ((80, 6), "xterm", "plain"),
+        ((24, 24), "xterm", "plain"),
+        ((0, 0), "xterm", "live"),
+        ((80, 24), "dumb", "plain"),
+    ],
+)
+@pytest.mark.parametrize("wanted", ["auto", "live"])
+def test_a_terminal_that_the_live_screen_does_not_fit_gets_lines(
+    monkeypatch, size, term, kind, wanted
+):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+        def fileno(self):
+            return 2
+
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setattr(os, "get_terminal_size", lambda _fd: os.terminal_size(size))
+    assert kind_for(wanted, Terminal(), Terminal()) == kind
