@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -97,6 +98,16 @@ def load(kind: Kind, name: str) -> Any:
                 reason = f"{type(error).__name__}: {error}"
                 raise UnknownNameError(kind, name, names(kind), reason) from error
     raise UnknownNameError(kind, name, names(kind))
+
+
+def check(kind: Kind, name: str) -> None:
+    """Raise `UnknownNameError` where `load` would; a built-in module is looked at, not imported."""
+    if name.isidentifier():
+        spec = importlib.util.find_spec(f"{_PACKAGES[kind]}.{name}")
+        if spec is not None and spec.origin is not None and _EXPORT[kind] == "compute":
+            if "\ndef compute(" in Path(spec.origin).read_text(encoding="utf-8"):
+                return
+    load(kind, name)
 
 
 def _entry_points(kind: Kind) -> EntryPoints:

@@ -342,7 +342,7 @@ def _without(value: object, path: str, dropped: set[str], around: set[str]) -> A
     kept: dict[str, Any] = {}
     for name, child in cast("dict[str, object]", value).items():
         below = f"{path}.{name}" if path else name
-        held = below in around and type(child) is not dict  # in a list
-        if below not in dropped and not held:
-            kept[name] = _without(child, below, dropped, around)
+        in_list = below in around and not isinstance(child, dict)
+        if below not in dropped and not in_list:
+            kept[name] = _without(cast("object", child), below, dropped, around)
     return kept

@@ -19,7 +19,7 @@ Role = Literal["env", "rollout", "actor"]
 class Placement(BaseModel):
     """Which global rank plays which role."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     mode: PlacementMode
     world_size: int
@@ -38,7 +38,7 @@ class Placement(BaseModel):
 class RankPlan(BaseModel):
     """What one process does."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     rank: int
     """Global rank."""
@@ -57,7 +57,7 @@ class RankPlan(BaseModel):
 class BatchPlan(BaseModel):
     """Batch arithmetic, in the letters of the shape contract."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     num_envs: int
     """E: envs of all ranks."""
@@ -97,7 +97,7 @@ class Shard(BaseModel):
     A rollout rank's columns are its envs, stage after stage.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     source: int
     """Rollout rank."""
@@ -119,7 +119,7 @@ class Shard(BaseModel):
 class PairBytes(BaseModel):
     """What one rank sends to another in one training step."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     source: int
     destination: int
@@ -129,7 +129,7 @@ class PairBytes(BaseModel):
 class Traffic(BaseModel):
     """Bytes between processes in one training step; None where the policy's sizes are unknown."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     column_bytes: int | None
     """One column of a rollout: everything recorded of one env."""
@@ -150,7 +150,7 @@ class Traffic(BaseModel):
 class MemoryItem(BaseModel):
     """One thing that takes memory on a rank."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     role: Role
     name: str
@@ -163,7 +163,7 @@ class MemoryItem(BaseModel):
 class RankMemory(BaseModel):
     """Memory of ranks that are alike."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     ranks: tuple[int, ...]
     roles: tuple[Role, ...]
@@ -179,7 +179,7 @@ class RankMemory(BaseModel):
 class MemoryPlan(BaseModel):
     """Estimated memory, without simulators and without the CUDA context."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     parameters: int
     trainable: int
@@ -193,7 +193,7 @@ class MemoryPlan(BaseModel):
 class RunPlan(BaseModel):
     """The plan of one run."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     schema_version: Literal[1] = 1
     job: Job

@@ -213,7 +213,7 @@ def algorithm_names_are_known(context: RuleContext) -> Iterator[Finding]:
     )
     for kind, key, name in kinds:
         try:
-            registry.load(kind, name)
+            registry.check(kind, name)
         except registry.UnknownNameError as error:
             near = difflib.get_close_matches(name, error.known, n=1, cutoff=0.6)
             path = f"algorithm.{key}"
