@@ -1,0 +1,1 @@
+"""What tells a user that things are as they should be; functions that return what they found."""
