@@ -33,6 +33,7 @@ COMMANDS = {
     "sft": ("Run", "sft:sft"),
     "runs": ("Run", "runs:app"),
     "validate": ("Check", "validate:validate"),
+    "shape-check": ("Check", "shape_check:shape_check"),
     "estimate": ("Check", "estimate:estimate"),
     "explain": ("Check", "explain:explain"),
     "presets": ("Config", "presets:app"),
