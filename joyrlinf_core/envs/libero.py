@@ -157,6 +157,11 @@ class LiberoConfig(EnvConfig):
         steps = 1 if self.use_rel_reward else self.max_episode_steps
         return self.reward_coef * steps
 
+    @property
+    def num_eval_episodes_available(self) -> int:
+        """States of `eval_split` over all tasks."""
+        return len(_EVAL_TRIALS[self.eval_split]) * len(self.task_names)
+
     def train_episode(self, seed: int, group: int, k: int) -> EpisodeId:
         """Return the k-th episode of a group; consecutive groups play the tasks in turn."""
         count = len(self.task_names)

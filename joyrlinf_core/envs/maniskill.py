@@ -218,6 +218,11 @@ class ManiSkillConfig(EnvConfig):
             return len(self.objects.overlays) * PLACES
         return _SEEDS
 
+    @property
+    def num_eval_episodes_available(self) -> int:
+        """States of `eval_split` over all tasks."""
+        return reset_states.size(self.eval_split, self.states_per_task) * len(self.task_prompts)
+
     def train_episode(self, seed: int, group: int, k: int) -> EpisodeId:
         """Return the k-th episode of a group; consecutive groups play the tasks in turn."""
         index = stream(seed, "train", group, k)

@@ -158,6 +158,11 @@ class WanConfig(EnvConfig):
         """Trajectories of each task."""
         return self.num_reset_states // self._tasks
 
+    @property
+    def num_eval_episodes_available(self) -> int:
+        """Held-out trajectories of all tasks."""
+        return reset_states.size("heldout", self.states_per_task) * self._tasks
+
     def train_episode(self, seed: int, group: int, k: int) -> EpisodeId:
         """Return the k-th episode of a group; consecutive groups play the tasks in turn."""
         index = stream(seed, "train", group, k)

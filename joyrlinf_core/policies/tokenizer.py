@@ -24,7 +24,7 @@ _BYTES = 256
 _SPECIAL = 4
 _PIECES_PER_LETTER = 1.7
 """Pieces that training makes of a letter that follows another one, measured; see the tests."""
-_PIECE = re.compile(r"[^\W\d_]+|\d|[^\w\s]|_")
+_PIECE = re.compile(r"[^\W\d_]+|\d|[^\w\s]")
 
 
 class Tokenizer(Protocol):

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import pytest
 
+from joyrlinf_core import registry
 from joyrlinf_core.errors import CheckpointError, ConfigError
 from joyrlinf_core.policies.tokenizer import (
     ByteTokenizer,
     SentencePieceTokenizer,
+    estimate_tokens,
+    estimate_vocab_size,
     load_tokenizer,
     train_tokenizer,
 )
@@ -60,3 +63,26 @@ def test_bytes():
     assert tokenizer.encode("A\u00fc") == [3 + 65, 3 + 0xC3, 3 + 0xBC]
     assert tokenizer.whole("A") == 68
     assert tokenizer.whole("AB") is None
+
+
+SIMULATORS = [
+    {"type": "metaworld", "tasks": "push-v3"},
+    {"type": "metaworld", "tasks": "MT50"},
+    {"type": "libero", "suite": "libero_object"},
+    {"type": "libero", "suite": "libero_130"},
+    {"type": "maniskill"},
+    {"type": "maniskill", "task_id": "PickCube-v1"},
+]
+
+
+@pytest.mark.parametrize("keys", SIMULATORS, ids=lambda keys: " ".join(keys.values()))
+def test_sizes_are_estimated_before_there_is_a_tokenizer(keys):
+    prompts = registry.load("envs", keys["type"])(total_num_envs=8, **keys).task_prompts
+    tokenizer = train_tokenizer(prompts)
+    assert estimate_vocab_size(prompts) == pytest.approx(tokenizer.vocab_size, rel=0.05)
+    longest = max(len(tokenizer.encode(prompt)) for prompt in prompts)
+    assert max(map(estimate_tokens, prompts)) == pytest.approx(longest, abs=1)
+
+
+def test_estimate_counts_words_digits_and_marks():
+    assert estimate_tokens("Task: put 12 cups_here, now;") == 10
