@@ -46,13 +46,16 @@ def _rank_lines(plan: RunPlan) -> list[Line]:
                 as_ranges(tuple(rank.rank for rank in ranks)),
                 as_ranges(tuple(sorted({rank.node for rank in ranks}))),
                 as_ranges(tuple(sorted({rank.local_rank for rank in ranks}))),
+                as_ranges(tuple(sorted({rank.device for rank in ranks}))),
                 ", ".join(first.roles),
                 str(first.envs or "-"),
                 str(first.groups or "-"),
                 ids,
             ]
         )
-    headers = ["rank", "node", "local rank", "role", "envs each", "groups each", "env ids"]
+    headers = ["rank", "node", "local rank", "GPU", "role", "envs each", "groups each", "env ids"]
+    if plan.config.cluster.device == "cpu":
+        headers, *rows = [[*cells[:3], *cells[4:]] for cells in (headers, *rows)]
     return [[(title, "bold cyan")], *table(headers, rows, right=("envs each", "groups each"))]
 
 

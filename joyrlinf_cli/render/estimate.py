@@ -32,7 +32,7 @@ def estimate_lines(estimates: Sequence[Estimate], rates: Rates) -> list[Line]:
     ]
     headers = ["card", "memory", "to plan with", "needed", "fits"]
     times = ["predict s", "simulate s", "update s", "step s", "env steps/s"]
-    lines += heading("cards: memory of the fullest rank, and one training step at best")
+    lines += heading("cards: memory of the fullest one, and one training step at best")
     lines += table([*headers, *times], rows, right=[*headers[1:4], *times])
     return [*lines, [(f"  {_assumptions(rates)}", "dim")]]
 

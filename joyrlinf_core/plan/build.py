@@ -74,7 +74,7 @@ def assemble(
         batch: Sizes of the batch.
     """
     footprint = footprint_of(config)
-    ranks, shards = build_ranks(placement, batch), build_shards(placement, batch)
+    ranks, shards = build_ranks(config, placement, batch), build_shards(placement, batch)
     sharded = is_sharded(config, len(placement.actor_ranks), footprint)
     memory = None
     if footprint is not None:

@@ -36,24 +36,31 @@ class Machine:
 
     def shortage(self, plan: RunPlan, memory: MemoryPlan) -> str:
         """Return what does not fit; empty if everything does."""
-        need, worst = max((self.need_of(rank), rank.ranks[0]) for rank in memory.ranks)
+        ranks, need = self.fullest(plan, memory)
         if need > self.card.usable:
-            ranks = next(rank.ranks for rank in memory.ranks if worst in rank.ranks)
+            who = f"rank {as_ranges(ranks)} needs" if len(ranks) == 1 else _together(ranks)
             return (
-                f"rank {as_ranges(ranks)} needs {gib(need)}, {self.card.name} has "
-                f"{gib(self.card.memory)}, of which {gib(self.card.usable)} are to be planned with"
+                f"{who} {gib(need)}, {self.card.name} has {gib(self.card.memory)}, of which "
+                f"{gib(self.card.usable)} are to be planned with"
             )
         if self.host_memory is not None:
-            node, held = max(
-                ((node, host_bytes(plan, memory, node)) for node in _nodes(plan)),
-                key=lambda pair: pair[1],
-            )
+            nodes = range(plan.placement.num_nodes)
+            held, node = max((host_bytes(plan, memory, node), -node) for node in nodes)
             if held > self.host_memory * 9 // 10:
                 return (
-                    f"rollouts on node {node} take {gib(held)} of host memory, it has "
+                    f"rollouts on node {-node} take {gib(held)} of host memory, it has "
                     f"{gib(self.host_memory)}, of which nine tenths are to be planned with"
                 )
         return ""
+
+    def fullest(self, plan: RunPlan, memory: MemoryPlan) -> tuple[tuple[int, ...], int]:
+        """Return the ranks of the fullest card, and the bytes that they take of it."""
+        need = {rank: self.need_of(group) for group in memory.ranks for rank in group.ranks}
+        cards: dict[tuple[int, int], list[int]] = {}
+        for rank in plan.ranks:
+            cards.setdefault((rank.node, rank.device), []).append(rank.rank)
+        taken = {tuple(ranks): sum(need[rank] for rank in ranks) for ranks in cards.values()}
+        return max(taken.items(), key=lambda pair: pair[1])
 
     def need_of(self, rank: RankMemory) -> int:
         """Return the bytes that a rank takes of its card; a CPU rank has one memory for all."""
@@ -85,9 +92,8 @@ class Estimate:
 
     @property
     def need(self) -> int:
-        """Bytes that the fullest rank takes of its card."""
-        memory = self.plan.memory
-        return max(self.machine.need_of(rank) for rank in memory.ranks) if memory else 0
+        """Bytes that are taken of the fullest card."""
+        return self.machine.fullest(self.plan, self.plan.memory)[1] if self.plan.memory else 0
 
 
 def estimate_all(config: Config, machines: Sequence[Machine], rates: Rates) -> list[Estimate]:
@@ -150,8 +156,8 @@ def host_bytes(plan: RunPlan, memory: MemoryPlan, node: int) -> int:
     )
 
 
-def _nodes(plan: RunPlan) -> range:
-    return range(plan.placement.num_nodes)
+def _together(ranks: tuple[int, ...]) -> str:
+    return f"ranks {as_ranges(ranks)}, which share a card, need"
 
 
 def _fits(config: Config, machine: Machine) -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from joyrlinf_core.config.schema import Config
 from joyrlinf_core.plan.run_plan import BatchPlan, Placement, RankPlan, Role
 
 
-def build_ranks(placement: Placement, batch: BatchPlan) -> tuple[RankPlan, ...]:
+def build_ranks(config: Config, placement: Placement, batch: BatchPlan) -> tuple[RankPlan, ...]:
     """Return every process, by global rank; env ranks take the envs in order."""
+    per_node = placement.ranks_per_node
+    devices = per_node // 2 if config.launcher.mps and per_node > 1 else per_node
     playing: dict[Role, tuple[int, ...]] = {
         "env": placement.env_ranks,
         "rollout": placement.rollout_ranks,
@@ -21,7 +24,8 @@ def build_ranks(placement: Placement, batch: BatchPlan) -> tuple[RankPlan, ...]:
         RankPlan(
             rank=rank,
             node=placement.node_of(rank),
-            local_rank=rank % placement.ranks_per_node,
+            local_rank=rank % per_node,
+            device=rank % per_node % devices,
             roles=tuple(roles[rank]),
             first_env=first.get(rank, 0),
             envs=batch.envs_per_rank if rank in first else 0,

@@ -8,7 +8,8 @@ P peak FLOP/s times the share of it that is reached (MFU), W memory bytes per se
              bytes read: all weights forward, the trained ones twice more backward
     rollout  one stage: simulation + predict; several: the longer one, and the other once over
              the chunk steps (the first stage has nothing to hide behind)
-    step     rollout + update; the longer of the two where both run at once (async)
+    step     rollout + update; where both run at once (async) the longer of the two, or
+             predict + update if they share a card (`launcher.mps`)
 
 Weight sync, transport, checkpoints and evaluation are left out.
 """
@@ -76,8 +77,9 @@ def throughput(
     if config.rollout.pipeline_stage_num > 1:
         rollout = max(predict, simulation) + min(predict, simulation) / batch.t_eff
     update = _update_seconds(plan, memory, footprint, card, flops)
-    overlap = config.algorithm.pipeline_mode == "async"
-    step = max(rollout, update) if overlap else rollout + update
+    step = rollout + update
+    if config.algorithm.pipeline_mode == "async":
+        step = max(rollout, update, predict + update if config.launcher.mps else 0.0)
     return Throughput(
         predict_seconds=predict,
         simulation_seconds=simulation,

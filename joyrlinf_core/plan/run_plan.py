@@ -44,7 +44,9 @@ class RankPlan(BaseModel):
     """Global rank."""
     node: int
     local_rank: int
-    """Rank within the node; on GPUs also the number of the device."""
+    """Rank within the node."""
+    device: int
+    """Number of its GPU within the node, where it runs on one."""
     roles: tuple[Role, ...]
     first_env: int
     """Env id of its first env."""

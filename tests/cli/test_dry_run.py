@@ -44,9 +44,9 @@ def test_tables_of_two_nodes(joyrl, two_nodes):
     tables, _, commands = result.out.partition("\ntorchrun")
     assert tables == (
         "placement: disaggregated, 2 nodes x 8 ranks\n"
-        "  rank       node  local rank  role          envs each  groups each  env ids\n"
-        "  0-5,8-13   0-1   0-5         env, rollout         32            4  0-383\n"
-        "  6-7,14-15  0-1   6-7         actor                 -            -  -\n"
+        "  rank       node  local rank  GPU  role          envs each  groups each  env ids\n"
+        "  0-5,8-13   0-1   0-5         0-5  env, rollout         32            4  0-383\n"
+        "  6-7,14-15  0-1   6-7         6-7  actor                 -            -  -\n"
         "\n"
         "batch\n"
         "  E                384  envs, 48 groups of G 8\n"
@@ -134,7 +134,7 @@ def test_equal_ranks_are_one_line(joyrl, two_nodes):
     table = result.out.split("\n\n")[0].splitlines()
     assert len(table) == 3
     assert table[2].split() == (
-        ["0-15", "0-1", "0-7", "env,", "rollout,", "actor", "24", "3", "0-383"]
+        ["0-15", "0-1", "0-7", "0-7", "env,", "rollout,", "actor", "24", "3", "0-383"]
     )
     assert "every actor trains on its own rank's columns, in process" in result.out
     assert "trajectories  0 B\n" in result.out

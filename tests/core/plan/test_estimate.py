@@ -141,3 +141,20 @@ def test_fewer_trained_weights_where_the_family_has_such_a_key(make_config):
     config = make_config({**SIZED, "actor.model.row": 1})
     fixes = advice.find(config, fits_within(0.01))
     assert {"actor.model.train_expert_only": True} in fixes
+
+
+def test_processes_that_share_a_card_share_its_memory(make_config):
+    config = make_config(
+        {
+            **SIZED,
+            "launcher.mps": True,
+            "cluster.device": "cuda",
+            "cluster.component_placement": {"env,rollout": "0", "actor": "1"},
+        }
+    )
+    plan = build_plan(config, None)
+    (_, need), alone = machine(8).fullest(plan, plan.memory), [g.peak for g in plan.memory.ranks]
+    assert need == sum(alone) > max(alone)
+    assert (
+        machine(0.4).shortage(plan, plan.memory).startswith("ranks 0-1, which share a card, need")
+    )

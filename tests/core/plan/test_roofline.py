@@ -71,6 +71,18 @@ def test_async_takes_the_longer_of_the_two(make_config):
     assert after.step_seconds == pytest.approx(after.rollout_seconds + after.update_seconds)
 
 
+def test_sharing_a_card_hides_simulation_alone(make_config):
+    shared = {
+        "cluster.component_placement": {"env,rollout": "0", "actor": "1"},
+        "algorithm.pipeline_mode": "async",
+        "launcher.mps": True,
+    }
+    found = speed(make_config, **shared)
+    assert found.step_seconds == pytest.approx(found.predict_seconds + found.update_seconds)
+    slow = speed(make_config, rates=Rates(0.5, env_steps_per_second=100), **shared)
+    assert slow.step_seconds == pytest.approx(slow.rollout_seconds)
+
+
 def test_fsdp2_steps_on_a_share_of_the_weights(make_config):
     two = {"cluster.component_placement": {"env,rollout,actor": "0-1"}}
     whole = speed(make_config, FAST_MATHS, **two)
