@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from typer.core import TyperCommand, TyperGroup
 
-
-def simplify(command: TyperCommand | TyperGroup) -> TyperCommand | TyperGroup:
+def simplify(command: Any) -> Any:
     """Change the help pages of a command and of those below it, and return it.
 
     Flags take no value, so their type is not shown; the usage line shows arguments as RUN, [CONFIG]
     or [CONFIG]..., as manual pages do.
+
+    Args:
+        command: What `typer.main.get_command` returned; its classes differ between versions.
     """
     for parameter in command.params:
         if getattr(parameter, "is_flag", False):

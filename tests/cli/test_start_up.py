@@ -33,7 +33,7 @@ print(code or 0, *sorted(heavy & set(sys.modules)), file=sys.stderr)
         ["presets", "list"],
         ["presets", "show", "quickstart"],
         ["config", "show", "quickstart", "--origin"],
-        ["config", "diff", "quickstart", "presets/quickstart.yaml"],
+        ["config", "diff", "quickstart", "presets/quickstart.yaml", "--json"],
         ["config", "schema"],
         ["estimate", "quickstart"],
         ["explain", "JR103"],
