@@ -19,6 +19,10 @@ from joyrlinf_core.diagnostics.shape_report import Check, ShapeReport, Sizes, Te
 from joyrlinf_core.errors import Finding
 from joyrlinf_core.plan.build import build_plan, check_loaded
 
+_HINT = (
+    "A check fails because of an advantage estimator or a loss of your own (algorithm.adv_type, "
+    "algorithm.loss_type), or because of a bug in joyrl: please report it with the lines above."
+)
 _STYLES = {"ok": "green", "failed": "bold red", "skipped": "dim"}
 
 
@@ -67,14 +71,22 @@ def write_text(result: ShapeResult) -> None:
         return
     width = shutil.get_terminal_size(fallback=(120, 24)).columns
     lines: list[Line] = [
-        [(f"{source}: ", "bold"), (_sizes(report.planned), "")],
+        *_title_lines(source, _sizes(report.planned), width),
         *_row_lines(report.rows, width),
         *(line for note in report.notes for line in _wrapped(note, "  ", width)),
         [],
         *_check_lines(report.checks, width),
         [(f"{source}: ", "bold"), (_summary(report), "" if report.ok else "bold red")],
     ]
+    if not report.ok:
+        lines += _wrapped(_HINT, "  ", width)
     write_lines(lines, sys.stdout)
+
+
+def _title_lines(source: str, text: str, width: int) -> list[Line]:
+    if len(source) + 2 + len(text) <= width:
+        return [[(f"{source}: ", "bold"), (text, "")]]
+    return [[(f"{source}:", "bold")], *_wrapped(text, "  ", width)]
 
 
 def _sizes(sizes: Sizes) -> str:

@@ -37,6 +37,9 @@ CheckFunction = Callable[["ShapeRun"], str]
 _TOLERANCE = 1e-4
 """Relative error of float32 sums that are taken in another order."""
 
+_ROUNDING = 2e-6
+"""Absolute error of a loss, whose terms are of the size of one and may cancel."""
+
 _STEPS = 8
 """Optimizer steps whose losses are compared."""
 
@@ -374,7 +377,7 @@ def micro_batches(run: ShapeRun) -> str:
             steps[step] += loss
             whole[step] += float(output.loss.detach())
     for step, (found, expected) in enumerate(zip(steps, whole, strict=True)):
-        if not _close(found, expected):
+        if not _close(found, expected, _ROUNDING):
             _fail(f"step {step}: {found:.6g} from micro-batches, {expected:.6g} at once")
     _same_gradient(summed, at_once)
     rows = run.sizes.actors * run.sizes.step_rows * count
@@ -391,7 +394,7 @@ def optimizer_steps(run: ShapeRun) -> str:
         steps = run.minibatches(flat, 0)[:count]
         whole += _loss(run, flat.rows(torch.cat(steps)), policy)
         parts += sum(_loss(run, flat.rows(rows), policy) for rows in steps)
-    if not _close(parts, whole):
+    if not _close(parts, whole, _ROUNDING):
         _fail(f"{parts:.6g} from {_steps(run, count)}, {whole:.6g} at once")
     return f"{_steps(run, count)} x {run.sizes.actors} actors: {whole:.6g}"
 
@@ -429,7 +432,7 @@ def _same_gradient(summed: StandIn, at_once: StandIn) -> None:
         found = torch.zeros_like(expected)
     scale = float(expected.abs().max())
     error = float((found - expected).abs().max())
-    if not error <= _TOLERANCE * max(scale, 1.0):
+    if not error <= _ROUNDING + _TOLERANCE * scale:
         _fail(f"gradients differ by {error:.2g}, the largest is {scale:.2g}")
 
 
@@ -438,8 +441,8 @@ def _sample(samples: int) -> Sequence[int]:
     return range(0, samples, max(1, samples // 64))
 
 
-def _close(found: float, expected: float) -> bool:
-    return abs(found - expected) <= _TOLERANCE * max(1.0, abs(expected))
+def _close(found: float, expected: float, absolute: float = _TOLERANCE) -> bool:
+    return abs(found - expected) <= absolute + _TOLERANCE * abs(expected)
 
 
 def _fail(text: str) -> NoReturn:
