@@ -15,13 +15,14 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from joyrlinf_core.errors import EnvironmentNotReadyError, ExitCode, JoyrlError, RunFailedError
-from joyrlinf_core.observability import worker_variables
+from joyrlinf_core.observability import disk, worker_variables
 from joyrlinf_core.observability.liveness import ProcessId
 from joyrlinf_core.observability.rank_status import Failure, RankStatus
 from joyrlinf_core.observability.run_dir import RunDir
@@ -85,7 +86,8 @@ def run_worker(run_dir: RunDir, load_job: Callable[[], Job]) -> int:
         state = _run(run_dir, place, load_job, stop)
     except BaseException as error:  # whatever ended the job must reach the status file
         code = reporter.failed(error)
-        traceback.print_exc()
+        with suppress(OSError):  # on a full disk the log has no room either
+            traceback.print_exc()
         return code
     reporter.ended(state)
     return 0
@@ -95,7 +97,8 @@ def _run(run_dir: RunDir, place: Place, load_job: Callable[[], Job], stop: _Stop
     from joyrlinf_core.engine.context import JobContext
     from joyrlinf_core.plan.run_plan import RunPlan
 
-    plan = RunPlan.model_validate_json(run_dir.plan.read_text(encoding="utf-8"))
+    plan_file = Path(os.environ.get(worker_variables.PLAN) or run_dir.plan)
+    plan = RunPlan.model_validate_json(plan_file.read_text(encoding="utf-8"))
     if place.world_size != plan.placement.world_size:
         raise RunFailedError(
             f"torchrun started {place.world_size} ranks, the plan has {plan.placement.world_size}",
@@ -211,15 +214,18 @@ class _StopFlag:
 
     def __init__(self, request: Path) -> None:
         self._request = request
+        self._asked = False
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def is_set(self) -> bool:
         """Return whether a stop was requested."""
-        return self._request.exists()
+        return self._asked or self._request.exists()
 
     def _on_signal(self, _number: int, _frame: object) -> None:
-        self._request.touch()
+        self._asked = True
+        with suppress(OSError):  # a full disk; the ranks agree on the flag of any of them
+            self._request.touch()
 
 
 class _Reporter:
@@ -243,13 +249,15 @@ class _Reporter:
     def failed(self, error: BaseException) -> int:
         """Write why the job failed; return the exit code."""
         code = int(error.exit_code if isinstance(error, JoyrlError) else ExitCode.RUN_FAILED)
-        known = isinstance(error, JoyrlError)
-        failure = Failure(
-            type=type(error).__name__,
-            message=error.message if isinstance(error, JoyrlError) else str(error),
-            fix=error.fix if isinstance(error, JoyrlError) else "",
-            traceback="" if known else "".join(traceback.format_exception(error)),
-        )
+        if isinstance(error, JoyrlError):
+            failure = Failure(type(error).__name__, error.message, error.fix, traceback="")
+        elif isinstance(error, OSError) and disk.is_full(error):
+            place = Path(error.filename) if isinstance(error.filename, str) else self._path
+            message = f"{disk.no_space(place)}; can't write {place}"
+            failure = Failure(type(error).__name__, message, "free space there", traceback="")
+        else:
+            lines = "".join(traceback.format_exception(error))
+            failure = Failure(type(error).__name__, str(error), "", traceback=lines)
         self._write("failed", exit_code=code, failure=failure)
         return code
 
@@ -260,7 +268,9 @@ class _Reporter:
         with self._lock:
             # The first outcome counts; the watchdog may come by while the process ends.
             if not self._final:
-                status.write(self._path)
+                # Without room for either, the launcher looks at the disk of a rank that has died.
+                with suppress(OSError):
+                    status.write(self._path)
             self._final = state != "running"
 
 

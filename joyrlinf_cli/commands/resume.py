@@ -13,6 +13,7 @@ from joyrlinf_core.errors import UsageError
 
 if TYPE_CHECKING:
     from joyrlinf_core.config.schema import Config
+    from joyrlinf_core.observability.run_dir import RunDir
 
 RunArgument = Annotated[
     str,
@@ -49,7 +50,7 @@ def resume(
     checkpoint = find_checkpoint(run, run_dir, say_skipped)
     config = resolved_config(None, None, run_dir.config, sets, job="train")
     _say_differences(saved.config, config)
-    _check_unfinished(checkpoint, config)
+    _check_unfinished(run_dir, checkpoint, config)
     say(f"going on from {checkpoint}")
     finish(
         "train",
@@ -61,7 +62,7 @@ def resume(
 
 def _say_differences(saved: Mapping[str, Any], config: Config) -> None:
     from joyrlinf_cli.job_command import say
-    from joyrlinf_core.launcher.jobs import differences
+    from joyrlinf_core.launcher.resuming import differences
 
     found = differences(saved, config.model_dump(mode="json"))
     shown = [(key, old, new) for key, old, new in found if key not in IGNORED]
@@ -71,8 +72,16 @@ def _say_differences(saved: Mapping[str, Any], config: Config) -> None:
         say("same config as before")
 
 
-def _check_unfinished(checkpoint: Path, config: Config) -> None:
+def _check_unfinished(run_dir: RunDir, checkpoint: Path, config: Config) -> None:
+    from joyrlinf_cli.job_command import say
+    from joyrlinf_core.observability.reader import read_history
+
     step = int(checkpoint.name.removeprefix("global_step_"))
+    if step == config.runner.max_steps and config.runner.eval_at_end:
+        evals = read_history(run_dir.events).evals
+        if not any((result.step, result.label) == (step, "end") for result in evals):
+            say("all steps are made; the evaluation at the end is left")
+            return
     if step >= config.runner.max_steps:
         raise UsageError(
             f"{checkpoint} is at step {step}, runner.max_steps is {config.runner.max_steps}: "

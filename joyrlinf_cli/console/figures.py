@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from joyrlinf_core.observability import metric_names as names
-from joyrlinf_core.observability.events import EvalResult
+from joyrlinf_core.observability.events import EvalResult, Phase
 from joyrlinf_core.observability.reader import History
 
 SHOWN_METRICS: dict[str, str] = {
@@ -33,6 +33,9 @@ PHASE_TEXT: dict[str, str] = {
     "eval": "evaluating",
     "save": "saving",
 }
+
+SHARED_PHASES = frozenset({"demos", "eval"})
+"""Phases whose total is that of all ranks, each of which does its share."""
 
 ETA_STEPS = 20
 
@@ -69,6 +72,24 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest:02d} s"
     return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def evaluation_name(label: str) -> str:
+    """Return what an evaluation is called: `eval start`; a job that only evaluates has `eval`."""
+    return "eval" if label == "eval" else f"eval {label}"
+
+
+def progress(history: History) -> tuple[int, int]:
+    """Return (done, total) of the phase of rank 0; in a shared phase the work of all ranks."""
+    latest = history.phases.get(0)
+    if latest is None or not isinstance(latest.event, Phase):
+        return 0, 0
+    own = latest.event
+    if own.phase not in SHARED_PHASES:
+        return own.done, own.total
+    events = [record.event for record in history.phases.values()]
+    done = [e.done for e in events if isinstance(e, Phase) and e.phase == own.phase]
+    return min(sum(done), own.total), own.total
 
 
 def evaluation(result: EvalResult) -> str:

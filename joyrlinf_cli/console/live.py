@@ -107,9 +107,10 @@ class LiveConsole:
             return Text(figures.PHASE_TEXT["start"], style="dim")
         event = latest.event
         name = figures.PHASE_TEXT.get(event.phase, event.phase)
-        text = f"{event.done}/{event.total}" if event.total else ""
+        done, total = figures.progress(self._history)
+        text = f"{done}/{total}" if total else ""
         silent = self._silent_rank()
-        return _bar_row(name, event.done, event.total, silent or text)
+        return _bar_row(name, done, total, silent or text)
 
     def _silent_rank(self) -> str:
         """Name the rank whose last heartbeat is oldest, if that is long ago."""
@@ -143,7 +144,7 @@ class LiveConsole:
         first, last = self._history.evals[0], self._history.evals[-1]
         for result in (first, last) if first is not last else (first,):
             table.add_row(
-                Text(f"eval {result.label}", style="dim"),
+                Text(figures.evaluation_name(result.label), style="dim"),
                 Text(f"step {result.step}"),
                 Text(f"success {figures.evaluation(result)}", style="green"),
             )

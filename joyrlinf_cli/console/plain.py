@@ -75,10 +75,8 @@ class PlainConsole:
             return
         name, since = self._phase
         text = figures.PHASE_TEXT.get(name, name)
-        latest = self._history.phases.get(0)
-        progress = ""
-        if latest is not None and isinstance(latest.event, Phase) and latest.event.total:
-            progress = f" {latest.event.done}/{latest.event.total}"
+        done, total = figures.progress(self._history)
+        progress = f" {done}/{total}" if total else ""
         self._say(f"{self._plan.job}: still {text}{progress}, {figures.duration(now - since)}")
 
     def close(self) -> None:
@@ -97,7 +95,7 @@ class PlainConsole:
         if isinstance(event, Step):
             return self._step_line(event)
         if isinstance(event, EvalResult):
-            text = f"eval {event.label}: success {figures.evaluation(event)}"
+            text = f"{figures.evaluation_name(event.label)}: success {figures.evaluation(event)}"
             if len(event.per_task) > 1:
                 text += "".join(f"\n  {name}: {rate:.3f}" for name, rate in event.per_task.items())
             return text

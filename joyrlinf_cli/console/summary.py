@@ -33,7 +33,7 @@ def result_json(finished: JobResult, job: str, seconds: float) -> dict[str, Any]
         "steps": max(history.steps, default=0),
         "run_dir": str(finished.run_dir.root) if finished.run_dir else None,
         "policy": str(finished.policy) if finished.policy else None,
-        "checkpoint": history.checkpoints[-1].path if history.checkpoints else None,
+        "checkpoint": _checkpoint(finished, history),
         "before": asdict(before) if before else None,
         "after": asdict(after) if after else None,
         "error": _error_json(digest) if digest else None,
@@ -65,6 +65,8 @@ def result_lines(finished: JobResult, job: str, seconds: float) -> list[str]:
         lines.append(f"run     {finished.run_dir.root}")
     if job == "train" and history.checkpoints:
         lines.append(f"policy  {history.checkpoints[-1].path}")
+    elif finished.checkpoint is not None:
+        lines.append(f"of      {finished.checkpoint}")
     elif finished.policy is not None:
         lines.append(f"policy  {finished.policy}")
     if finished.outcome.state == "stopped" and finished.run_dir is not None:
@@ -78,6 +80,8 @@ def failure_lines(digest: Digest) -> list[str]:
     lines += [f"  | {line}" for line in digest.detail.rstrip().splitlines()]
     if digest.fix:
         lines.append(f"  fix: {digest.fix}")
+    if digest.resume:
+        lines.append(f"  {digest.resume}")
     lines.append(f"  log: {digest.log}")
     lines += [f"  afterwards: {other}" for other in digest.also]
     return lines
@@ -85,6 +89,13 @@ def failure_lines(digest: Digest) -> list[str]:
 
 def _error_json(digest: Digest) -> dict[str, Any]:
     return {**asdict(digest), "log": str(digest.log)}
+
+
+def _checkpoint(finished: JobResult, history: History) -> str | None:
+    """Return the checkpoint that was measured, or the last one that was saved."""
+    if finished.checkpoint is not None:
+        return str(finished.checkpoint)
+    return history.checkpoints[-1].path if history.checkpoints else None
 
 
 def _history(finished: JobResult) -> History:

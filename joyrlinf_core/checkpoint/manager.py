@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import torch
 
 from joyrlinf_core.checkpoint import archive, rng, store
 from joyrlinf_core.checkpoint.manifest import CheckpointMeta, config_hash
+from joyrlinf_core.errors import CheckpointError, JoyrlError
 
 if TYPE_CHECKING:
     from joyrlinf_core.checkpoint.archive import Checkpoint
@@ -70,6 +72,20 @@ class CheckpointManager:
             CheckpointError: Files are missing or changed; the message lists all of them.
         """
         return archive.load(directory)
+
+
+@contextmanager
+def fitting(directory: Path) -> Iterator[None]:
+    """Turn what torch raises at a state of other weights into a message that says what to do."""
+    try:
+        yield
+    except JoyrlError:
+        raise
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise CheckpointError(
+            f"{directory} does not fit the policy of this config: {error}",
+            fix="leave the keys of actor.model as the run had them, or start a new run",
+        ) from error
 
 
 def load_model_state(directory: Path) -> tuple[int, dict[str, Any]]:

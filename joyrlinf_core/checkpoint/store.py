@@ -11,12 +11,13 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from joyrlinf_core.checkpoint.manifest import problems
 from joyrlinf_core.errors import CheckpointError
+from joyrlinf_core.observability.disk import is_full, no_space
 
 _STEP_NAME = re.compile(r"global_step_(\d+)")
 _WRITING, _DELETING = ".writing_", ".deleting_"
@@ -125,16 +126,16 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
+        problem = f"can't write the checkpoint {path}: {error.strerror or error}"
         fix = "check the permissions of the run directory"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if is_full(error):
+            problem = f"{no_space(path)}; {problem}"
+        if is_full(error) or error.errno == errno.EFBIG:
             fix = (
                 "free space, lower runner.keep_checkpoints, or set runner.logger.log_path to "
                 "another disk"
             )
-        raise CheckpointError(
-            f"can't write the checkpoint {path}: {reason}{_free_space(path)}", fix=fix
-        ) from error
+        raise CheckpointError(problem, fix=fix) from error
 
 
 def _steps(checkpoints_dir: Path) -> list[Path]:
@@ -158,10 +159,3 @@ def _delete(path: Path) -> None:
     aside = _deleting_name(path)
     path.rename(aside)
     shutil.rmtree(aside)
-
-
-def _free_space(path: Path) -> str:
-    for parent in path.parents:
-        with suppress(OSError):
-            return f" ({shutil.disk_usage(parent).free / 2**20:.0f} MiB free)"
-    return ""

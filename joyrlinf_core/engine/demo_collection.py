@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from joyrlinf_core.demos import dataset, store
+from joyrlinf_core.engine.stopping import end_together
 from joyrlinf_core.envs.demonstrations import Recipe, collect
 from joyrlinf_core.errors import RunFailedError
 
@@ -27,6 +29,7 @@ def gather_demonstrations(
 
     Raises:
         RunFailedError: No scripted episode was successful.
+        JobStopped: A stop was asked for; on all ranks.
     """
     env = context.plan.config.env.train
     if sft.dataset:
@@ -34,7 +37,6 @@ def gather_demonstrations(
     root = context.run_dir.root
     parts = [root / "demo_parts" / f"rank{rank}" for rank in range(collectives.world_size)]
     _collect(context, sft, collectives, parts[collectives.rank])
-    collectives.barrier()
     if collectives.is_main:
         _merge(parts, root / "demos", context, sft)
     collectives.barrier()
@@ -57,7 +59,10 @@ def _demo_env(env: EnvConfig, sft: SftConfig) -> EnvConfig:
 def _collect(
     context: JobContext, sft: SftConfig, collectives: Collectives, directory: Path
 ) -> None:
-    """Play this rank's share of the scripted episodes and store the successful ones."""
+    """Play this rank's share of the scripted episodes and store the successful ones.
+
+    Returns when all ranks have.
+    """
     config = context.plan.config
     env, seed = _demo_env(config.env.train, sft), config.runner.seed
     mine = range(collectives.rank, sft.num_demos, collectives.world_size)
@@ -69,11 +74,18 @@ def _collect(
         num_workers=max(1, env.num_workers * config.rollout.pipeline_stage_num),
     )
     kept: list[Demonstration] = []
-    for count, demonstration in enumerate(found, start=1):
-        context.emitter.phase("demos", 0, done=count, total=len(mine))
-        if demonstration.success:
-            kept.append(demonstration)
-    store.write(directory, kept, env=env, sft=sft, seed=seed)
+    played = 0
+    context.emitter.phase("demos", 0, total=sft.num_demos)
+    with closing(found):
+        while played < len(mine) and not context.stop_requested():
+            demonstration = next(found)
+            played += 1
+            context.emitter.phase("demos", 0, done=played, total=sft.num_demos)
+            if demonstration.success:
+                kept.append(demonstration)
+    if played == len(mine):
+        store.write(directory, kept, env=env, sft=sft, seed=seed)
+    end_together(collectives, unfinished=played < len(mine))
 
 
 def _merge(parts: list[Path], directory: Path, context: JobContext, sft: SftConfig) -> None:

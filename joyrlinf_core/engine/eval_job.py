@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from joyrlinf_core.checkpoint.manager import load_model_state
+from joyrlinf_core.checkpoint.manager import fitting, load_model_state
 from joyrlinf_core.comm.collectives import Collectives
 from joyrlinf_core.engine.evaluator import Evaluator
 from joyrlinf_core.engine.vec_envs import build_vec_envs
@@ -30,14 +30,19 @@ class EvalJob:
         self._collectives = Collectives(context.device)
 
     def run(self) -> str:
-        """Evaluate and emit one `eval` event."""
+        """Evaluate and emit one `eval` event.
+
+        Raises:
+            JobStopped: A stop was asked for.
+        """
         context, args = self._context, self._context.plan.args
         context.emitter.phase("load", 0)
         policy = context.plan.config.actor.model.load(Path(args["policy"]))
         step = 0
         if "checkpoint" in args:
             step, state = load_model_state(Path(args["checkpoint"]))
-            policy.module.load_state_dict(state)
+            with fitting(Path(args["checkpoint"])):
+                policy.module.load_state_dict(state)
         policy.set_precision(context.plan.config.actor.precision)
         policy.module.to(context.device).eval()
         context.emitter.phase("simulators", 0)

@@ -17,6 +17,7 @@ from joyrlinf_core import seeding
 from joyrlinf_core.batch.observation import Observation
 from joyrlinf_core.engine import finite
 from joyrlinf_core.engine.inference import Inference
+from joyrlinf_core.engine.stopping import end_together
 from joyrlinf_core.observability.events import EvalResult
 
 if TYPE_CHECKING:
@@ -166,18 +167,23 @@ class Evaluator:
             step: Training step, for the record.
             label: `start`, `interval`, `end`, `sft` or `eval`.
             episodes: Number of episodes; None takes the plan's.
+
+        Raises:
+            JobStopped: A stop was asked for; on all ranks, and the vector envs can only be closed.
         """
         started = time.perf_counter()
         total = self._context.plan.batch.eval_episodes if episodes is None else episodes
         mine = list(range(self._collectives.rank, total, self._collectives.world_size))
-        ended = self._play(mine, step)
+        ended = self._play(mine, step, total)
+        end_together(self._collectives, unfinished=len(ended) < len(mine))
         gathered = [episode for part in self._collectives.gather_json(ended) for episode in part]
         result = self._summary(gathered, step, label, time.perf_counter() - started)
         if self._collectives.is_main:
             self._context.emitter.emit(result)
         return result
 
-    def _play(self, mine: list[int], step: int) -> list[tuple[int, bool, int]]:
+    def _play(self, mine: list[int], step: int, total: int) -> list[tuple[int, bool, int]]:
+        """Play episodes; return those that ended, fewer than asked for if a stop was requested."""
         stages = len(self._envs)
         players = [_Player(env, self._config, mine[s::stages]) for s, env in enumerate(self._envs)]
         ended: list[tuple[int, bool, int]] = []
@@ -185,12 +191,15 @@ class Evaluator:
             for player in players:
                 ended += player.receive()
                 self._decide(player)
-            self._context.emitter.phase("eval", step, done=len(ended), total=len(mine))
+            self._context.emitter.phase("eval", step, done=len(ended), total=total)
         return ended
 
     def _goes_on(self, players: list[_Player]) -> bool:
         playing = any(len(player.slots) for player in players)
-        return self._collectives.any(flag=playing) if self._lockstep else playing
+        stop = self._context.stop_requested()
+        if self._lockstep:
+            playing, stop = (self._collectives.any(flag=flag) for flag in (playing, stop))
+        return playing and not stop
 
     def _decide(self, player: _Player) -> None:
         slots = player.slots

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from joyrlinf_core.demos import samples as demo_samples
 from joyrlinf_core.engine.demo_collection import gather_demonstrations
 from joyrlinf_core.engine.evaluator import Evaluator
 from joyrlinf_core.engine.optim import build_learning_rate, build_optimizer, clip_gradients
+from joyrlinf_core.engine.stopping import JobStopped
 from joyrlinf_core.engine.vec_envs import build_vec_envs
 from joyrlinf_core.errors import NonFiniteError, RunFailedError
 from joyrlinf_core.observability.events import CheckpointSaved, Finished, RunStarted, Step
@@ -40,7 +41,8 @@ class SftJob:
     """One SFT run on all ranks.
 
     Args:
-        context: This worker; `context.plan.args["output"]` is the policy directory to write.
+        context: This worker; `context.plan.args["output"]` is the policy directory to write,
+            `args["policy"]` the name that the launcher will give it.
     """
 
     def __init__(self, context: JobContext) -> None:
@@ -54,14 +56,19 @@ class SftJob:
         self._step = 0
 
     def run(self) -> str:
-        """Collect or read demonstrations, train, evaluate, and write the policy directory."""
+        """Collect or read demonstrations, train, evaluate, and write the policy directory.
+
+        Raises:
+            JobStopped: A stop was asked for before the training was over; nothing is written.
+        """
         started = time.perf_counter()
         self._announce()
         demonstrations = gather_demonstrations(self._context, self._sft, self._collectives)
         policy, samples = self._policy_and_samples(demonstrations)
         finished = self._train(policy, samples)
         if finished and self._sft.eval_episodes:
-            self._evaluate(policy, self._step)
+            with suppress(JobStopped):  # the policy is worth keeping all the same
+                self._evaluate(policy, self._step)
         if finished:
             self._save(policy)
         status = "completed" if finished else "stopped"
@@ -153,7 +160,7 @@ class SftJob:
 
     def _stop(self, step: int) -> bool:
         # Asking every step would cost a collective per step; a stop may wait a few steps.
-        if step % 10:
+        if self._collectives.world_size > 1 and step % 10:
             return False
         return self._collectives.any(flag=self._context.stop_requested())
 
@@ -238,13 +245,14 @@ class SftJob:
 
     def _save(self, policy: Policy) -> None:
         started = time.perf_counter()
-        output = Path(self._context.plan.args["output"])
+        args = self._context.plan.args
+        output = Path(args["output"])
         if self._collectives.is_main:
             policy.save(output)
             self._context.emitter.emit(
                 CheckpointSaved(
                     step=self._step,
-                    path=str(output),
+                    path=args.get("policy", str(output)),
                     seconds=time.perf_counter() - started,
                 )
             )

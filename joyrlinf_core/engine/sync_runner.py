@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from joyrlinf_core.checkpoint.manager import CheckpointManager
+from joyrlinf_core.checkpoint.manager import CheckpointManager, fitting
 from joyrlinf_core.checkpoint.manifest import config_hash
 from joyrlinf_core.comm.collectives import Collectives
 from joyrlinf_core.engine.evaluator import Evaluator
@@ -18,6 +18,7 @@ from joyrlinf_core.engine.learner import Learner
 from joyrlinf_core.engine.learning_watch import LearningWatch
 from joyrlinf_core.engine.metrics import reduce_metrics
 from joyrlinf_core.engine.rollout import Rollout
+from joyrlinf_core.engine.stopping import JobStopped
 from joyrlinf_core.engine.vec_envs import build_vec_envs, can_share
 from joyrlinf_core.errors import RunFailedError
 from joyrlinf_core.observability.events import (
@@ -96,14 +97,16 @@ class SyncRunner:
         runner = self._config.runner
         with self._simulators:
             self._announce()
-            if runner.eval_at_start and self._step == 0:
+            # A run that is stopped before its first step starts again as quickly without a save.
+            if runner.eval_at_start and self._step == 0 and not self._stop_requested():
                 self._evaluate("start")
             with self._profiler:
                 status = self._train()
-            if self._saved_step != self._step:
+            if self._step and self._saved_step != self._step:
                 self._save()
-            if status == "completed" and runner.eval_at_end:
-                self._evaluate("end")
+            if status == "completed" and runner.eval_at_end and not self._evaluate("end"):
+                # Everything is saved; a resumed run makes up for the evaluation.
+                status = "stopped"
             if self._collectives.is_main:
                 self._context.emitter.emit(
                     Finished(status=status, step=self._step, seconds=self._elapsed())
@@ -114,19 +117,21 @@ class SyncRunner:
         """Train until the steps or the time are over, or a stop is asked for; return which."""
         runner = self._config.runner
         while self._step < runner.max_steps:
+            if self._stop_requested():
+                return "stopped"
             self._profiler.begin(self._step + 1)
             self._train_step()
             due = runner.save_interval > 0 and self._step % runner.save_interval == 0
-            more = self._step < runner.max_steps
-            # A stop request during the last step leaves nothing to resume.
-            if more and self._collectives.any(flag=self._context.stop_requested()):
-                return "stopped"
             if self._out_of_time():
                 break
-            if due and more:
+            if due and self._step < runner.max_steps:
                 self._save()
             self._profiler.end(self._step)
+        # A stop request during the last step leaves no step to resume.
         return "completed"
+
+    def _stop_requested(self) -> bool:
+        return self._collectives.any(flag=self._context.stop_requested())
 
     def _train_step(self) -> None:
         started = time.perf_counter()
@@ -182,9 +187,14 @@ class SyncRunner:
             lockstep=self._learner.sharded,
         )
 
-    def _evaluate(self, label: str) -> None:
+    def _evaluate(self, label: str) -> bool:
+        """Return whether the evaluation came to its end, the same on all ranks."""
         if self._evaluator is not None:
-            self._evaluator.run(self._step, label)
+            try:
+                self._evaluator.run(self._step, label)
+            except JobStopped:
+                return False
+        return True
 
     def _save(self) -> None:
         """Write a checkpoint of this step."""
@@ -208,7 +218,8 @@ class SyncRunner:
     def _restore(self, directory: Path) -> None:
         """Continue from a checkpoint; random streams are named by step and need no state."""
         checkpoint = self._checkpoints.load(directory)
-        if checkpoint.meta.config_hash != config_hash(self._config):
+        known = checkpoint.meta.config_hash == config_hash(self._config)
+        if not known and self._collectives.is_main:
             self._context.emitter.emit(
                 Warned(
                     code="JR603",
@@ -216,7 +227,8 @@ class SyncRunner:
                     fix="look at what `joyrl resume` lists as different; the new values are used",
                 )
             )
-        self._learner.load(checkpoint)
+        with fitting(directory):
+            self._learner.load(checkpoint)
         self._step = self._saved_step = checkpoint.step
         self._next_episode = int(str(checkpoint.progress["next_episode"]))
         self._seconds_before = float(str(checkpoint.progress["seconds"]))

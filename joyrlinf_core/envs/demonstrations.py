@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,7 @@ class Recipe:
 
 def collect(
     config: EnvConfig, recipe: Recipe, *, seed: int, indices: Sequence[int], num_workers: int
-) -> Iterator[Demonstration]:
+) -> Generator[Demonstration]:
     """Yield the demonstrations of these numbers in order, failed ones included.
 
     What is yielded depends on config, recipe and seed alone, not on `num_workers`. Closing the

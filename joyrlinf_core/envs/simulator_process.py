@@ -93,7 +93,7 @@ class SimulatorProcess:
         except (EOFError, ConnectionError) as error:
             raise SimulatorCrashError(
                 f"{self._name} {self._how_it_died()}",
-                fix="its last words are in the log above; a kill by signal 9 is most often the "
+                fix="its last words are in the log; a kill by signal 9 is most often the "
                 "kernel out of memory: lower env.train.total_num_envs or num_workers",
             ) from error
         if not ok:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from joyrlinf_core.checkpoint.store import whole_checkpoints
 from joyrlinf_core.errors import ExitCode
+from joyrlinf_core.observability.disk import FULL_BYTES, free_bytes, no_space
 from joyrlinf_core.observability.liveness import ProcessId
 from joyrlinf_core.observability.rank_status import RankStatus
 from joyrlinf_core.observability.run_dir import RunDir
@@ -16,6 +18,10 @@ TAIL_LINES = 20
 TAIL_BYTES = 64 * 1024
 
 _TORCHRUN_REPORT = re.compile(r"^[EW]\d{4} .*torch/distributed/", re.MULTILINE)
+_OUT_OF_MEMORY = (
+    "out of memory is the usual cause: check `dmesg`; fewer env.train.total_num_envs or a smaller "
+    "actor.micro_batch_size need less"
+)
 _TORCHRUN_EXIT = re.compile(r"exitcode: (-?\d+)\) local_rank: (\d+)")
 
 
@@ -25,11 +31,12 @@ class Digest:
 
     Attributes:
         headline: Rank and error in one line.
-        detail: Traceback or last log lines.
+        detail: Traceback or last log lines; empty where the headline says everything.
         fix: What to do; may be empty.
         log: Where to read on.
         also: Ranks that failed afterwards, mostly because of the first.
         exit_code: What `joyrl` exits with.
+        resume: How to go on from the newest whole checkpoint; empty where there is none.
     """
 
     headline: str
@@ -38,6 +45,7 @@ class Digest:
     log: Path
     also: tuple[str, ...]
     exit_code: int
+    resume: str = ""
 
 
 def died_silently(statuses: list[RankStatus]) -> list[RankStatus]:
@@ -46,7 +54,11 @@ def died_silently(statuses: list[RankStatus]) -> list[RankStatus]:
 
 
 def first_failure(
-    run_dir: RunDir, statuses: list[RankStatus], silent: list[RankStatus], launcher_log: Path
+    run_dir: RunDir,
+    statuses: list[RankStatus],
+    silent: list[RankStatus],
+    launcher_log: Path,
+    torchrun_code: int | None = None,
 ) -> Digest:
     """Return the digest of a failed run.
 
@@ -58,16 +70,38 @@ def first_failure(
         statuses: Statuses at the moment when the failure was noticed.
         silent: Those of them that had died silently at that moment.
         launcher_log: Output of torchrun.
+        torchrun_code: Its exit code, minus the signal that ended it; None if that is not known.
     """
+    digest = _first_failure(run_dir, statuses, silent, launcher_log, torchrun_code)
+    whole = whole_checkpoints(run_dir.checkpoints)
+    if not whole:
+        return digest
+    return replace(
+        digest, resume=f"{whole[0].name} is whole; go on from it with: joyrl resume {run_dir.root}"
+    )
+
+
+def _first_failure(
+    run_dir: RunDir,
+    statuses: list[RankStatus],
+    silent: list[RankStatus],
+    launcher_log: Path,
+    torchrun_code: int | None,
+) -> Digest:
     failed = sorted((s for s in statuses if s.state == "failed"), key=lambda s: s.time)
     if silent:
         return _of_silent(run_dir, silent[0], failed, launcher_log)
     if failed:
         return _of_failed(run_dir, failed[0], failed[1:])
+    headline, fix = "the workers ended before they could start", f"{launcher_log} tells why"
+    if torchrun_code is not None and torchrun_code < 0:
+        name = signal.Signals(-torchrun_code).name
+        headline = f"torchrun was ended by {name} before the workers could start"
+        fix = f"if it was not you: {_OUT_OF_MEMORY}"
     return Digest(
-        headline="the workers ended before they could start",
+        headline=headline,
         detail=_before_torchrun_report(launcher_log),
-        fix="",
+        fix=fix,
         log=launcher_log,
         also=(),
         exit_code=int(ExitCode.RUN_FAILED),
@@ -94,7 +128,7 @@ def _of_failed(run_dir: RunDir, first: RankStatus, others: list[RankStatus]) -> 
     named = f"{failure.type}: " if failure.traceback else ""
     return Digest(
         headline=f"rank {first.rank}: {named}{failure.message}",
-        detail=failure.traceback or tail(log),
+        detail=failure.traceback,
         fix=failure.fix,
         log=log,
         also=tuple(_one_line(status) for status in others),
@@ -106,14 +140,20 @@ def _of_silent(
     run_dir: RunDir, first: RankStatus, failed: list[RankStatus], launcher_log: Path
 ) -> Digest:
     log = _rank_log(run_dir, first.rank)
+    if free_bytes(run_dir.root) < FULL_BYTES:
+        # Not even the status of the rank could be written.
+        return Digest(
+            headline=f"rank {first.rank}: {no_space(run_dir.root)}",
+            detail="",
+            fix="free space there, or start with runner.logger.log_path on another disk",
+            log=log,
+            also=tuple(_one_line(status) for status in failed),
+            exit_code=int(ExitCode.RUN_FAILED),
+        )
     number = _exit_codes(launcher_log).get(first.rank)
     reason, fix = "its process is gone", "the last lines of its log may tell why"
     if number == -signal.SIGKILL:
-        reason = "it was killed (SIGKILL)"
-        fix = (
-            "out of memory is the usual cause: check `dmesg`; fewer env.train.total_num_envs or a "
-            "smaller actor.micro_batch_size need less"
-        )
+        reason, fix = "it was killed (SIGKILL)", _OUT_OF_MEMORY
     elif number is not None and number < 0:
         reason = f"it crashed ({signal.Signals(-number).name})"
     return Digest(

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from joyrlinf_core.config.schema import Config
-from joyrlinf_core.errors import ConfigError, ExitCode, UsageError
-from joyrlinf_core.launcher import policy_cache, run_directory
+from joyrlinf_core.errors import CheckpointError, ExitCode, UsageError
+from joyrlinf_core.launcher import policy_cache, resuming, run_directory, run_lock
 from joyrlinf_core.launcher.command import WORKER
+from joyrlinf_core.launcher.requirements import check_ready
+from joyrlinf_core.launcher.space import MIN_FREE_BYTES, OTHER_CACHE, check_space
 from joyrlinf_core.launcher.supervisor import (
     Listener,
     Outcome,
     check_not_running,
     supervise,
 )
+from joyrlinf_core.launcher.weight_files import damaged
 from joyrlinf_core.observability.run_dir import RunDir
-from joyrlinf_core.plan.batching import eval_episodes
 from joyrlinf_core.plan.build import build_plan
 from joyrlinf_core.plan.run_plan import Job, RunPlan
 
@@ -47,12 +49,14 @@ class JobResult:
         run_dir: Its run directory; None where nothing had to run.
         outcome: How it ended.
         policy: Policy directory that it made or used.
+        checkpoint: Checkpoint that an evaluation measured; None where it was the policy itself.
     """
 
     plan: RunPlan | None
     run_dir: RunDir | None
     outcome: Outcome
     policy: Path | None = None
+    checkpoint: Path | None = None
 
     @property
     def ok(self) -> bool:
@@ -84,13 +88,18 @@ class Jobs:
             made = self.cached_policy(config)
             if not made.ok or made.policy is None:
                 return made
+            if made.outcome.stop_asked:
+                interrupted = Outcome(int(ExitCode.INTERRUPTED), "interrupted")
+                return JobResult(made.plan, made.run_dir, interrupted, made.policy)
             config = with_policy(config, made.policy)
+        elif config.actor.model.model_path is not None:
+            _check_weights(Path(config.actor.model.model_path).expanduser())
         return self._run(config, "train")
 
     def cached_policy(self, config: Config) -> JobResult:
         """Return the policy of the `sft` section from the cache, or make it."""
         target = policy_cache.cached_policy(config)
-        return self._make_policy(config, target, reuse=True)
+        return self._make_policy(config, target, reuse=True, other_place=OTHER_CACHE)
 
     def sft(self, config: Config, output: Path | None) -> JobResult:
         """Make the policy of the `sft` section.
@@ -105,35 +114,54 @@ class Jobs:
         target = output.expanduser().absolute()
         if target.exists():
             raise UsageError(f"{output} exists", fix="name a directory that does not exist yet")
-        return self._make_policy(config, target, reuse=False)
+        return self._make_policy(config, target, reuse=False, other_place="another --output DIR")
 
     def evaluate(self, config: Config, *, policy: Path, checkpoint: Path | None) -> JobResult:
         """Evaluate a policy directory, or a checkpoint of a run that started from it."""
         check_ready(config, "eval")
+        _check_weights(policy)
         args = {"policy": str(policy)}
         if checkpoint is not None:
             args["checkpoint"] = str(checkpoint)
         return self._run(config, "eval", args)
 
     def resume(self, config: Config, run_dir: RunDir, checkpoint: Path) -> JobResult:
-        """Continue a run in its own directory from one of its checkpoints."""
-        check_ready(config, "train")
-        runner = config.runner.model_copy(update={"resume_dir": str(checkpoint)})
-        plan = build_plan(config.model_copy(update={"runner": runner}), "train")
-        run_directory.check_space(run_dir.root)
-        check_not_running(run_dir)
-        run_directory.write_inputs(run_dir, plan)
-        return self._supervise(plan, run_dir)
+        """Continue a run in its own directory from one of its checkpoints.
 
-    def _make_policy(self, config: Config, target: Path, *, reuse: bool) -> JobResult:
+        Its config and plan are replaced only once the workers have loaded the checkpoint.
+        """
+        check_ready(config, "train")
+        with run_lock.held(run_dir):
+            check_not_running(run_dir)
+            resuming.check_fits(run_dir, config)
+            runner = config.runner.model_copy(update={"resume_dir": str(checkpoint)})
+            plan = build_plan(config.model_copy(update={"runner": runner}), "train")
+            check_space(run_dir.root, what="a run", other_place="move the run to another disk")
+            return self._supervise(plan, run_dir, resumed=True)
+
+    def _make_policy(
+        self, config: Config, target: Path, *, reuse: bool, other_place: str
+    ) -> JobResult:
         def on_wait() -> None:
             self._say(f"another run is making the policy {target}; waiting for it")
 
         with policy_cache.reserved(target, on_wait):
-            if reuse and not config.actor.model.check_directory(target):
-                self._say(f"using the policy that was made earlier: {target}")
-                return JobResult(None, None, Outcome(int(ExitCode.OK), "completed"), target)
-            self._say("no policy for this config yet: behaviour cloning makes it first")
+            if reuse and target.exists():
+                problems = config.actor.model.check_directory(target) + damaged(target)
+                if not problems:
+                    self._say(f"using the policy that was made earlier: {target}")
+                    return JobResult(None, None, Outcome(int(ExitCode.OK), "completed"), target)
+                self._say(f"the policy {target} is made anew: {'; '.join(problems)}")
+            else:
+                self._say("no policy for this config yet: behaviour cloning makes it first")
+            check_space(
+                target.parent,
+                what="the policy",
+                other_place=other_place,
+                needed=_policy_bytes(config),
+            )
+            if target.exists():
+                policy_cache.discard(target)
             partial = policy_cache.fresh_partial(target)
             made = self._run(config, "sft", {"output": str(partial), "policy": str(target)})
             if not made.ok:
@@ -144,16 +172,26 @@ class Jobs:
 
     def _run(self, config: Config, job: Job, args: Mapping[str, str] | None = None) -> JobResult:
         plan = build_plan(config, job, args)
-        return self._supervise(plan, run_directory.create(plan))
+        run_dir = run_directory.create(plan)
+        with run_lock.held(run_dir):
+            return self._supervise(plan, run_dir)
 
-    def _supervise(self, plan: RunPlan, run_dir: RunDir) -> JobResult:
-        listener = self._open_listener(plan, run_dir)
+    def _supervise(self, plan: RunPlan, run_dir: RunDir, *, resumed: bool = False) -> JobResult:
+        console = self._open_listener(plan, run_dir)
+        listener = resuming.Accepting(console, run_dir, plan) if resumed else console
         try:
             outcome = supervise(plan, run_dir, listener, worker=self._worker)
         finally:
-            listener.close()
-        policy = plan.config.actor.model.model_path
-        return JobResult(plan, run_dir, outcome, Path(policy) if policy else None)
+            console.close()
+        policy = plan.args.get("policy") or plan.config.actor.model.model_path
+        checkpoint = plan.args.get("checkpoint")
+        return JobResult(
+            plan,
+            run_dir,
+            outcome,
+            Path(policy) if policy else None,
+            Path(checkpoint) if checkpoint else None,
+        )
 
 
 def needs_policy(config: Config) -> bool:
@@ -168,39 +206,16 @@ def with_policy(config: Config, policy: Path) -> Config:
     return config.model_copy(update={"actor": actor})
 
 
-def check_ready(config: Config, job: Job) -> None:
-    """Check that the simulators can run here and what is asked, before anything is started.
-
-    Raises:
-        ConfigError: More held-out episodes are asked for than there are.
-        EnvironmentNotReadyError: Something is missing; the error names its fix.
-    """
-    evaluation = config.eval_env
-    wanted, available = eval_episodes(config, job), evaluation.num_eval_episodes_available
-    if available is not None and wanted > available:
-        raise ConfigError(
-            message=f"env.eval.num_episodes is {wanted}, but {evaluation.type} has {available} "
-            "held-out episodes",
-            fix=f"--episodes {available} or fewer; a few hundred give a narrow interval",
+def _check_weights(policy: Path) -> None:
+    """Raise `CheckpointError` if a weight file of a policy directory was cut short."""
+    problems = damaged(policy)
+    if problems:
+        raise CheckpointError(
+            "; ".join(problems), fix="copy the file again, or name another policy directory"
         )
-    config.env.train.check_ready()
-    if config.env.eval is not None and config.env.eval.type != config.env.train.type:
-        config.env.eval.check_ready()
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Return (key, old value, new value) of every key that two configs, as JSON, differ in."""
-    before, after = dict(_flat(old, "")), dict(_flat(new, ""))
-    keys = [*before, *(key for key in after if key not in before)]
-    return [
-        (key, before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)
-    ]
-
-
-def _flat(value: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
-    rows: list[tuple[str, Any]] = []
-    for key, item in value.items():
-        path = f"{prefix}{key}"
-        nested = isinstance(item, dict) and item
-        rows += _flat(item, f"{path}.") if nested else [(path, item)]
-    return rows
+def _policy_bytes(config: Config) -> int:
+    """Return the space that the policy of the `sft` section needs, weights in float32."""
+    footprint = config.actor.model.footprint(config.env.train, gradient_checkpointing=False)
+    return max(MIN_FREE_BYTES, 4 * footprint.parameters if footprint is not None else 0)

@@ -83,6 +83,17 @@ def reserved(target: Path, on_wait: Callable[[], None]) -> Iterator[None]:
         os.close(descriptor)
 
 
+def discard(target: Path) -> None:
+    """Remove a policy directory that can't be used; it loses its name before its content.
+
+    Only while `target` is reserved.
+    """
+    aside = target.parent / f".{target.name}.partial-discarded"
+    shutil.rmtree(aside, ignore_errors=True)
+    target.rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
 def fresh_partial(target: Path) -> Path:
     """Return the name under which `target` is being made; remove what crashes left behind.
 

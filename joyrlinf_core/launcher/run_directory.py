@@ -15,12 +15,10 @@ from joyrlinf_core.checkpoint.manifest import problems
 from joyrlinf_core.checkpoint.store import latest, other_checkpoints
 from joyrlinf_core.config.dump import dump_config
 from joyrlinf_core.errors import EnvironmentNotReadyError, JoyrlError, UsageError
+from joyrlinf_core.launcher.space import OTHER_LOG_PATH, check_space
 from joyrlinf_core.observability.atomic import write_text
 from joyrlinf_core.observability.run_dir import RunDir
 from joyrlinf_core.plan.run_plan import RunPlan
-
-MIN_FREE_BYTES = 256 * 2**20
-"""Less free space than this can't hold logs and two small checkpoints."""
 
 RUNS = "runs"
 
@@ -33,21 +31,25 @@ def create(plan: RunPlan, *, root: Path | None = None) -> RunDir:
         root: Parent of the new directory. None: `{log_path}/{experiment_name}/runs`.
 
     Raises:
-        EnvironmentNotReadyError: The place can't be written, or is nearly full.
+        EnvironmentNotReadyError: The place can't be written, or is nearly full; nothing is left
+            behind.
     """
     logger = plan.config.runner.logger
     parent = root or Path(logger.log_path) / logger.experiment_name / RUNS
+    check_space(parent, what="a run", other_place=OTHER_LOG_PATH)
+    run_dir: RunDir | None = None
     try:
         parent.mkdir(parents=True, exist_ok=True)
         run_dir = RunDir(_make_unique(parent, datetime.now(UTC).astimezone()).resolve())
         run_dir.logs.mkdir()
         write_inputs(run_dir, plan)
     except OSError as error:
+        if run_dir is not None:
+            shutil.rmtree(run_dir.root, ignore_errors=True)
         raise EnvironmentNotReadyError(
             f"can't make a run directory in {parent.absolute()}: {error.strerror or error}",
             fix="--set runner.logger.log_path=DIR with a directory that you can write",
         ) from error
-    check_space(run_dir.root)
     return run_dir
 
 
@@ -55,21 +57,6 @@ def write_inputs(run_dir: RunDir, plan: RunPlan) -> None:
     """Write `config.yaml` and `plan.json` of a run."""
     write_text(run_dir.config, dump_config(plan.config))
     write_text(run_dir.plan, plan.model_dump_json(indent=2) + "\n")
-
-
-def check_space(directory: Path, needed: int = MIN_FREE_BYTES) -> None:
-    """Raise `EnvironmentNotReadyError` unless `needed` bytes are free and writable there."""
-    if not os.access(directory, os.W_OK):
-        raise EnvironmentNotReadyError(
-            f"no permission to write to {directory}", fix="choose a directory that you can write"
-        )
-    free = shutil.disk_usage(directory).free
-    if free < needed:
-        raise EnvironmentNotReadyError(
-            f"only {free / 2**20:.0f} MiB are free at {directory}; a run needs at least "
-            f"{needed / 2**20:.0f} MiB",
-            fix="free some space, or --set runner.logger.log_path=DIR on another disk",
-        )
 
 
 def list_runs(root: Path) -> list[RunDir]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -19,7 +17,9 @@ from joyrlinf_core.checkpoint.store import whole_checkpoints
 from joyrlinf_core.errors import EnvironmentNotReadyError, ExitCode, RunFailedError, UsageError
 from joyrlinf_core.launcher.command import WORKER, torchrun_command, worker_environment
 from joyrlinf_core.launcher.digest import Digest, died_silently, first_failure
+from joyrlinf_core.launcher.meeting_place import meeting_place
 from joyrlinf_core.launcher.processes import Launch
+from joyrlinf_core.launcher.stop_text import JobProgress
 from joyrlinf_core.observability import worker_variables
 from joyrlinf_core.observability.events import Record
 from joyrlinf_core.observability.liveness import ProcessId
@@ -62,11 +62,13 @@ class Outcome:
         exit_code: Exit code of the command.
         state: In words.
         digest: Only for `failed`.
+        stop_asked: A stop was asked for, perhaps too late to change how this launch ended.
     """
 
     exit_code: int
     state: str
     digest: Digest | None = None
+    stop_asked: bool = False
 
 
 def supervise(
@@ -74,11 +76,12 @@ def supervise(
 ) -> Outcome:
     """Run the workers of a plan to their end.
 
-    The first SIGINT, SIGTERM or SIGHUP asks the workers to finish their step, save and end; the
-    second ends them at once. No process of the launch is left when this returns.
+    The first SIGINT, SIGTERM or SIGHUP asks the workers to finish their step, save and end, or ends
+    them if they are still starting; the second ends them at once. No process of the launch is left
+    when this returns.
 
     Args:
-        plan: The plan; `plan.json` of the run directory holds the same.
+        plan: The plan; workers get this one, whatever `plan.json` of the run directory holds.
         run_dir: The run directory.
         listener: Gets the events.
         worker: Arguments for torchrun that name the program.
@@ -95,12 +98,9 @@ def supervise(
     check_not_running(run_dir)
     for stale in (run_dir.stop_request, *run_dir.logs.glob("status_rank*.json")):
         stale.unlink(missing_ok=True)
-    meeting_place = Path(tempfile.mkdtemp(prefix="joyrl-"))
-    try:
-        with _caught_signals() as signals:
-            return _Supervisor(plan, run_dir, listener, worker, meeting_place, signals).run()
-    finally:
-        shutil.rmtree(meeting_place, ignore_errors=True)
+    with meeting_place() as place, _caught_signals() as signals:
+        outcome = _Supervisor(plan, run_dir, listener, worker, place, signals).run()
+        return replace(outcome, stop_asked=signals.count > 0)
 
 
 def is_running(run_dir: RunDir) -> bool:
@@ -129,7 +129,7 @@ class _Supervisor:
         run_dir: RunDir,
         listener: Listener,
         worker: Sequence[str],
-        meeting_place: Path,
+        place: Path,
         signals: _Signals,
     ) -> None:
         self._run_dir = run_dir
@@ -138,7 +138,9 @@ class _Supervisor:
         self._signals = signals
         self._log = run_dir.logs / "launcher.log"
         self._tail = EventTail(run_dir.events, from_end=True)
+        self._progress = JobProgress(plan.job)
         self._stop_told = False
+        (place / "plan.json").write_text(plan.model_dump_json(), encoding="utf-8")
         launch_id = uuid.uuid4().hex
         since = time.time()
         environment = {
@@ -147,10 +149,11 @@ class _Supervisor:
             worker_variables.LAUNCHER: str(ProcessId.of(os.getpid())),
             worker_variables.LAUNCHED_AT: repr(since),
             worker_variables.LAUNCH_ID: launch_id,
-            worker_variables.STORE: str(meeting_place / "store"),
+            worker_variables.PLAN: str(place / "plan.json"),
+            worker_variables.STORE: str(place / "store"),
         }
         command = torchrun_command(
-            plan, run_dir.root, rendezvous=meeting_place / "rendezvous", worker=worker
+            plan, run_dir.root, rendezvous=place / "rendezvous", worker=worker
         )
         self._process = _start(command, environment, self._log)
         self._launch = Launch(launch_id, self._process.pid, run_dir, since)
@@ -183,6 +186,8 @@ class _Supervisor:
                 return self._ended(statuses)
             if self._signals.count and not self._stop_told:
                 self._request_stop()
+                if not self._progress.started:
+                    return self._stopped()
             if self._signals.count > 1:
                 self._listener.on_notice("stopping now")
                 return self._stopped()
@@ -194,13 +199,19 @@ class _Supervisor:
     def _pass_events_on(self) -> bool:
         records = self._tail.poll()
         for record in records:
+            self._progress.add(record)
             self._listener.on_record(record)
         return bool(records)
 
     def _request_stop(self) -> None:
         self._stop_told = True
-        self._run_dir.stop_request.touch()
-        self._listener.on_notice("finishing the step, then saving; press again to stop now")
+        try:
+            self._run_dir.stop_request.touch()
+        except OSError:
+            # No room for a file: the workers understand a signal, too.
+            self._launch.signal_workers(signal.SIGTERM)
+        again = "; press again to stop now" if self._progress.started else ""
+        self._listener.on_notice(self._progress.stop_text() + again)
 
     def _dump_stacks(self) -> None:
         self._launch.signal_workers(signal.SIGUSR1)
@@ -212,14 +223,22 @@ class _Supervisor:
     def _failed(self, statuses: list[RankStatus]) -> Outcome:
         """Give the other ranks a moment to end by themselves, then name the first failure."""
         silent = died_silently(statuses)
+        self._wait_for_torchrun()
+        if silent and self._process.poll() is None:
+            # torchrun says how a rank died only once the others are gone, too.
+            self._launch.signal_workers(signal.SIGKILL)
+            self._wait_for_torchrun()
+        code = self._process.poll()
+        digest = first_failure(self._run_dir, statuses, silent, self._log, code)
+        return Outcome(digest.exit_code, "failed", digest)
+
+    def _wait_for_torchrun(self) -> None:
         deadline = time.monotonic() + GRACE_SECONDS
         while self._process.poll() is None and time.monotonic() < deadline:
             self._pass_events_on()
             if self._signals.count > 1:
-                break
+                return
             time.sleep(POLL_SECONDS)
-        digest = first_failure(self._run_dir, statuses, silent, self._log)
-        return Outcome(digest.exit_code, "failed", digest)
 
     def _ended(self, statuses: list[RankStatus]) -> Outcome:
         """Decide by what the workers left: torchrun's own code says less."""
@@ -275,4 +294,6 @@ def _start(command: list[str], environment: dict[str, str], log: Path) -> subpro
     except FileNotFoundError as error:
         raise EnvironmentNotReadyError(f"can't start {command[0]}: {error}") from error
     except OSError as error:
-        raise RunFailedError(f"can't start the workers: {error}", fix="") from error
+        raise RunFailedError(
+            f"can't start the workers: {error}", fix="free memory and space, then try again"
+        ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from joyrlinf_core.errors import RunFailedError
+from joyrlinf_core.observability import disk
 from joyrlinf_core.observability.atomic import plain
 from joyrlinf_core.observability.events import Event, Phase, Record, Warned
 from joyrlinf_core.observability.run_dir import RunDir
@@ -110,7 +112,7 @@ class Emitter:
         except OSError as error:
             raise self._unwritable(error) from error
         if written != len(line):
-            raise self._unwritable(OSError(f"wrote {written} of {len(line)} bytes: disk full"))
+            raise self._unwritable(OSError(errno.ENOSPC, "only a part of a line was written"))
 
     def _end_torn_line(self) -> None:
         """Start on a fresh line after a run that was killed in the middle of one."""
@@ -136,7 +138,11 @@ class Emitter:
             )
 
     def _unwritable(self, error: OSError) -> RunFailedError:
+        if disk.is_full(error):
+            return RunFailedError(
+                f"{disk.no_space(self._path)}; can't write {self._path}", fix="free space there"
+            )
         return RunFailedError(
             f"can't write {self._path}: {error.strerror or error}",
-            fix="free space or restore write permission there, then `joyrl resume` the run",
+            fix="restore write permission there",
         )

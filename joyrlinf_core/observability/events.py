@@ -52,9 +52,9 @@ class Phase(Event):
     step: int
     """Steps finished when the phase began, so the first rollout has 0."""
     done: int = 0
-    """Units done inside the phase, for a progress bar."""
+    """Units that this rank has done inside the phase, for a progress bar."""
     total: int = 0
-    """Units of the phase; 0 where unknown."""
+    """Units of the phase; 0 where unknown. Of all ranks where each does a share (demos, eval)."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from joyrlinf_core.observability.atomic import write_json
+from joyrlinf_core.observability.disk import is_full
 from joyrlinf_core.observability.liveness import ProcessId
 
 State = Literal["running", "failed", "completed", "stopped"]
@@ -45,8 +46,19 @@ class RankStatus:
     failure: Failure | None = None
 
     def write(self, path: Path) -> None:
-        """Write atomically."""
-        write_json(path, asdict(self))
+        """Write atomically; on a full disk, over the earlier status, whose space it takes.
+
+        Raises:
+            OSError: Not even that was possible.
+        """
+        try:
+            write_json(path, asdict(self))
+        except OSError as error:
+            if not is_full(error) or not path.exists():
+                raise
+            with path.open("r+", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(self)))
+                file.truncate()
 
     @classmethod
     def read(cls, path: Path) -> RankStatus | None:

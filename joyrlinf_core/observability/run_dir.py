@@ -61,6 +61,11 @@ class RunDir:
         """Exists when the run shall finish its step, save and end."""
         return self.root / "stop_requested"
 
+    @property
+    def lock(self) -> Path:
+        """Locked by the launcher that works here; names its process and host."""
+        return self.root / "launcher.lock"
+
     def rank_log(self, node: int, rank: int) -> Path:
         """Standard output and error of one worker."""
         return self.logs / f"node{node}_rank{rank}.log"

@@ -369,3 +369,69 @@ def test_resume_of_a_run_with_a_damaged_plan_names_file_and_reason(invoke, confi
 
 def test_an_empty_name_is_said_to_be_empty(invoke):
     assert "the name of the config is empty" in str(invoke("train", "").exception)
+
+
+def test_a_cached_policy_that_is_incomplete_or_cut_short_is_made_anew(invoke, config, launches):
+    invoke("train", config)
+    policy = Path(launches.plans[1].config.actor.model.model_path)
+    (policy / "config.json").rename(policy / "other.json")
+    again = invoke("train", config)
+    assert again.exit_code == 0, again.output
+    assert f"the policy {policy} is made anew: config.json" in again.stderr
+    (policy / "model.safetensors").write_bytes(b"\1\2\3")
+    assert "model.safetensors is damaged" in invoke("train", config).stderr
+    assert [plan.job for plan in launches.plans[2:]] == ["sft", "train"] * 2
+    assert sorted(path.name for path in policy.iterdir()) == ["config.json"]
+
+
+def test_a_damaged_policy_that_the_user_names_is_named(invoke, config, launches, tmp_path):
+    policy = tmp_path / "policy"
+    policy.mkdir()
+    (policy / "config.json").write_text("{}")
+    (policy / "model.safetensors").write_bytes(b"\1\2\3")
+    result = invoke("train", config, "--set", f"actor.model.model_path={policy}")
+    assert f"{policy / 'model.safetensors'} is damaged" in str(result.exception)
+    assert launches.plans == []
+
+
+def test_a_stop_that_came_too_late_for_cloning_starts_no_training(invoke, config, launches):
+    launches.outcome = Outcome(0, "completed", stop_asked=True)
+    result = invoke("train", config)
+    assert result.exit_code == 130
+    assert [plan.job for plan in launches.plans] == ["sft"]
+
+
+def test_resume_refuses_what_does_not_fit_and_changes_nothing(invoke, config, launches):
+    run_dir = Path(json.loads(invoke("train", config, "--json").stdout)["run_dir"])
+    before = (run_dir / "config.yaml").read_text()
+    result = invoke("resume", run_dir, "--set", "actor.model.add_value_head=true")
+    assert "actor.model.add_value_head: False -> True" in str(result.exception)
+    assert (run_dir / "config.yaml").read_text() == before
+    assert len(launches.plans) == 2
+
+
+def test_resume_makes_up_for_the_last_evaluation(invoke, config, launches):
+    sets = ("runner.max_steps=3", "runner.eval_at_end=true", "env.eval.num_episodes=10")
+    at_end = [part for one in sets for part in ("--set", one)]
+    run_dir = Path(json.loads(invoke("train", config, *at_end, "--json").stdout)["run_dir"])
+    events = run_dir / "events.jsonl"
+    events.write_text(events.read_text().replace('"label": "end"', '"label": "interval"'))
+    result = invoke("resume", run_dir)
+    assert result.exit_code == 0, result.output
+    assert "the evaluation at the end is left" in result.stderr
+    assert "nothing is left to do" in str(invoke("resume", run_dir).exception)
+
+
+def test_eval_takes_a_checkpoint_under_another_config(invoke, config, launches, tmp_path):
+    run_dir = Path(json.loads(invoke("train", config, "--json").stdout)["run_dir"])
+    checkpoint = run_dir / "checkpoints" / "global_step_3"
+    result = invoke("eval", checkpoint, "--config", config)
+    assert result.exit_code == 0, result.output
+    policy = launches.plans[1].config.actor.model.model_path
+    assert launches.plans[-1].args == {"policy": policy, "checkpoint": str(checkpoint)}
+    assert f"measuring {checkpoint}" in result.stderr
+    assert f"of      {checkpoint}" in result.stdout
+    assert "eval: success" in result.stderr
+    alone = tmp_path / "copied" / "global_step_3"
+    write_checkpoint(alone)
+    assert "lies in no run" in str(invoke("eval", alone, "--config", config).exception)

@@ -125,14 +125,15 @@ def profiled_steps_and_ranks_exist(context: RuleContext) -> Iterator[Finding]:
 
 @rule(
     "JR504",
-    reads=("runner.resume_dir", "runner.max_steps"),
+    reads=("runner.resume_dir", "runner.max_steps", "runner.eval_at_end"),
     passes={"runner.resume_dir": None},
     fails={"runner.resume_dir": "/no/such/run/checkpoints/global_step_20"},
 )
 def checkpoint_is_of_an_earlier_step(context: RuleContext) -> Iterator[Finding]:
     """`runner.resume_dir` ends in `global_step_<N>`, with N below `runner.max_steps`.
 
-    The step is read from the name; a run that has reached its last step has nothing left to do.
+    The step is read from the name; a run that has reached its last step has nothing left to do,
+    except for the evaluation where `runner.eval_at_end` is on.
     `joyrl resume RUN` finds the newest whole checkpoint by itself.
 
     Example: `resume_dir: results/joyrl/runs/20260101_120000/checkpoints/global_step_40` with
@@ -141,11 +142,12 @@ def checkpoint_is_of_an_earlier_step(context: RuleContext) -> Iterator[Finding]:
     path, value = _RESUME, context.config.runner.resume_dir
     if value is None or context.job in ("sft", "eval"):
         return
-    last, step = context.config.runner.max_steps, _step_of(value)
+    runner, step = context.config.runner, _step_of(value)
+    last = runner.max_steps
     if step is None:
         message = f"`{path}: {value}` does not end in `global_step_<N>`"
         yield finding("JR504", (path,), message, "name one directory below `checkpoints/`")
-    elif step >= last:
+    elif step > last or (step == last and not runner.eval_at_end):
         message = f"`{path}` is at step {step}, runner.max_steps is {last}: nothing is left to do"
         fix = context.fix("JR504", {"runner.max_steps": 2 * step}, otherwise="raise max_steps")
         yield finding("JR504", (path, "runner.max_steps"), message, fix)

@@ -247,3 +247,18 @@ def test_a_terminal_that_the_live_screen_does_not_fit_gets_lines(
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.setattr(os, "get_terminal_size", lambda _fd: os.terminal_size(size))
     assert kind_for(wanted, Terminal(), Terminal()) == kind
+
+
+def test_progress_adds_up_the_shares_of_all_ranks():
+    history = History()
+    for rank, done in ((0, 2), (1, 3)):
+        history.add(Record(0.0, rank, Phase("demos", 0, done, 6)))
+    assert figures.progress(history) == (5, 6)
+    for rank, done in ((0, 2), (1, 3)):
+        history.add(Record(1.0, rank, Phase("rollout", 0, done, 8)))
+    assert figures.progress(history) == (2, 8)
+
+
+def test_a_job_that_only_evaluates_says_so_once():
+    assert figures.evaluation_name("eval") == "eval"
+    assert figures.evaluation_name("start") == "eval start"

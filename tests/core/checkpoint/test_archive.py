@@ -139,8 +139,8 @@ def test_full_disk_is_one_clear_error(tmp_path, save, monkeypatch):
         save(tmp_path / "global_step_3")
     message = str(caught.value)
     assert str(tmp_path / "global_step_3") in message
-    assert "No space left on device" in message
-    assert "MiB free" in message
+    assert message.startswith("no space left on /")
+    assert "MB free; can't write the checkpoint" in message
     assert "runner.keep_checkpoints" in message
     assert _names(tmp_path) == ["global_step_2"]
     assert store.latest(tmp_path).path == tmp_path / "global_step_2"
@@ -153,7 +153,7 @@ def test_kernel_refusing_a_write_half_way(tmp_path, save):
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (9000, before[1]))
     try:
-        with pytest.raises(CheckpointError, match=r"File too large .*MiB free"):
+        with pytest.raises(CheckpointError, match="File too large"):
             save(tmp_path / "global_step_3")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import os
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from joyrlinf_core.config.schema import Config
@@ -126,6 +129,25 @@ def run(
         return run_job(context), sink
     finally:
         emitter.close()
+
+
+def stop_in_phase(monkeypatch: pytest.MonkeyPatch, *phases: str) -> None:
+    """Ask for a stop once rank 0 has entered these phases, one after the other."""
+    left, original = list(phases), JobContext
+
+    def context(**fields: Any) -> JobContext:
+        emitter = fields["emitter"]
+        told = emitter.phase
+
+        def phase(name: str, *args: int, **kwargs: int) -> None:
+            if left and left[0] == name:
+                left.pop(0)
+            told(name, *args, **kwargs)
+
+        emitter.phase = phase
+        return replace(original(**fields), stop_requested=lambda: not left)
+
+    monkeypatch.setattr(sys.modules[__name__], "JobContext", context)
 
 
 def _rank_main(rank: int, world_size: int, config_json: str, root: str, store: str) -> None:

@@ -66,6 +66,7 @@ def evaluate(
     context: Any = SimpleNamespace(
         plan=SimpleNamespace(config=run, batch=SimpleNamespace(eval_episodes=planned)),
         device=torch.device("cpu"),
+        stop_requested=lambda: False,
         emitter=SimpleNamespace(phase=lambda *_, **__: None, emit=lambda _: None),
     )
     vec_envs = [CountingVecEnv(config, envs // stages) for _ in range(stages)]

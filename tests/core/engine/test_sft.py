@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.engine.harness import make_config, run
+from tests.core.engine.harness import make_config, run, stop_in_phase
 
 SFT = {
     "num_demos": 24,
@@ -53,6 +53,20 @@ def test_no_successful_demonstration_is_said(tmp_path: Path) -> None:
     )
     with pytest.raises(RunFailedError, match="none of 2 scripted episodes"):
         run(config, tmp_path / "none", job="sft", args={"output": str(tmp_path / "p")})
+
+
+@pytest.mark.parametrize(
+    ("phase", "status", "made"),
+    [("demos", "stopped", False), ("sft", "stopped", False), ("eval", "completed", True)],
+)
+def test_a_stop_keeps_a_policy_that_is_trained_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str, status: str, made: bool
+) -> None:
+    stop_in_phase(monkeypatch, phase)
+    config = make_config(sft=SFT | {"steps": 5})
+    output = tmp_path / "policy"
+    ended, events = run(config, tmp_path / "sft", job="sft", args={"output": str(output)})
+    assert (ended, output.exists(), events.evals) == (status, made, [])
 
 
 def test_demonstrations_may_take_longer_than_the_task_allows(tmp_path: Path) -> None:

@@ -1,23 +1,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from joyrlinf_core.engine import learner as learner_module
-from joyrlinf_core.engine.context import JobContext
-from joyrlinf_core.errors import NonFiniteError, RunFailedError
+from joyrlinf_core.errors import CheckpointError, NonFiniteError, RunFailedError
 from joyrlinf_core.observability.run_dir import RunDir
-from tests.core.engine import harness
 from tests.core.engine.harness import (
     largest_difference,
     make_config,
     make_policy,
     run,
     run_ranks,
+    stop_in_phase,
     weights,
 )
 
@@ -161,14 +158,74 @@ def test_time_limit_ends_the_run_with_a_checkpoint(policy: str, tmp_path: Path) 
     assert weights(tmp_path / "short", 1)
 
 
+EVALUATES = {
+    "runner__eval_at_start": True,
+    "runner__eval_at_end": True,
+    "runner__val_check_interval": 1,
+}
+
+
+def test_a_stop_before_the_first_step_makes_none_and_saves_nothing(
+    policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_in_phase(monkeypatch, "simulators", "eval")
+    config = make_config(actor__model__model_path=policy, **EVALUATES)
+    status, events = run(config, tmp_path / "run")
+    assert (status, events.steps, events.evals) == ("stopped", [], [])
+    assert not RunDir(tmp_path / "run").checkpoints.exists()
+
+
+def test_a_stop_in_an_evaluation_between_steps_keeps_the_step(
+    policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_in_phase(monkeypatch, "rollout", "eval")
+    config = make_config(actor__model__model_path=policy, **EVALUATES)
+    status, events = run(config, tmp_path / "run")
+    assert (status, [step.step for step in events.steps]) == ("stopped", [1])
+    assert [result.label for result in events.evals] == ["start"]
+    assert weights(tmp_path / "run", 1)
+
+
+def test_a_run_that_was_stopped_in_its_last_evaluation_makes_up_for_it(
+    policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = EVALUATES | {"runner__max_steps": 1}
+    with monkeypatch.context() as patch:
+        stop_in_phase(patch, "rollout", "save", "eval")
+        status, events = run(
+            make_config(actor__model__model_path=policy, **changes), tmp_path / "run"
+        )
+    assert (status, len(events.steps)) == ("stopped", 1)
+    assert [result.label for result in events.evals] == ["start"]
+    resumed = make_config(
+        actor__model__model_path=policy,
+        runner__resume_dir=str(RunDir(tmp_path / "run").checkpoint(1)),
+        **changes,
+    )
+    status, events = run(resumed, tmp_path / "run")
+    assert (status, events.steps) == ("completed", [])
+    assert [(result.step, result.label) for result in events.evals] == [(1, "end")]
+
+
+def test_a_checkpoint_of_another_policy_is_refused_with_the_way_out(
+    policy: str, one_rank: Path, tmp_path: Path
+) -> None:
+    config = make_config(
+        actor__model__model_path=policy,
+        actor__model__add_value_head=True,
+        runner__max_steps=6,
+        runner__resume_dir=str(RunDir(one_rank).checkpoint(3)),
+    )
+    with pytest.raises(CheckpointError, match="does not fit") as caught:
+        run(config, tmp_path / "run")
+    assert "actor.model" in caught.value.fix
+
+
 @pytest.mark.parametrize(("max_steps", "status"), [(2, "stopped"), (1, "completed")])
 def test_a_stop_request_saves_and_stops_where_steps_are_left(
     policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_steps: int, status: str
 ) -> None:
-    def context(**fields: Any) -> JobContext:
-        return replace(JobContext(**fields), stop_requested=lambda: True)
-
-    monkeypatch.setattr(harness, "JobContext", context)
+    stop_in_phase(monkeypatch, "rollout")
     config = make_config(actor__model__model_path=policy, runner__max_steps=max_steps)
     ended, events = run(config, tmp_path / "run")
     assert (ended, len(events.steps)) == (status, 1)

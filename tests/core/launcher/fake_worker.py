@@ -25,6 +25,9 @@ def job(context):
     behave = context.plan.args.get("behave", "steps:3")
     what, _, argument = behave.partition(":")
     start_step = int(context.plan.args.get("start", "0"))
+    if what == "slow_start":
+        (context.run_dir.root / f"ready_rank{context.rank}").touch()
+        time.sleep(120)
     # Stands for a simulator process: lives in the worker's process group.
     simulator = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(120)"])
     (context.run_dir.root / f"simulator_rank{context.rank}").write_text(str(simulator.pid))

@@ -2,10 +2,12 @@ import os
 
 import pytest
 
+from joyrlinf_core.launcher import digest as digest_module
 from joyrlinf_core.launcher.digest import died_silently, first_failure, tail
 from joyrlinf_core.observability.liveness import ProcessId
 from joyrlinf_core.observability.rank_status import Failure, RankStatus, read_all
 from joyrlinf_core.observability.run_dir import RunDir
+from tests.doubles.checkpoints import write_checkpoint
 
 ALIVE = str(ProcessId.of(os.getpid()))
 DEAD = "999999999:1"
@@ -31,14 +33,38 @@ def test_earliest_failure_is_the_one_that_counts(run_dir):
     assert digest.detail == "Traceback ..."
 
 
-def test_known_error_shows_fix_log_lines_and_its_exit_code(run_dir):
+def test_known_error_shows_fix_and_exit_code_and_no_traceback(run_dir):
     log = run_dir.rank_log(0, 0)
-    log.write_text("".join(f"line {n}\n" for n in range(100)))
+    log.write_text("Traceback (most recent call last):\n")
     statuses = [failed(0, 1.0, "no EGL", traceback="", fix="install it", code=4)]
     digest = first_failure(run_dir, statuses, [], run_dir.logs / "launcher.log")
     assert digest.headline == "rank 0: no EGL"
     assert (digest.fix, digest.exit_code, digest.log) == ("install it", 4, log)
-    assert digest.detail.splitlines() == [f"line {n}" for n in range(80, 100)]
+    assert digest.detail == ""
+    assert digest.resume == ""
+
+
+def test_newest_whole_checkpoint_is_the_way_on(run_dir):
+    for step in (3, 4, 5):
+        write_checkpoint(run_dir.checkpoint(step))
+    (run_dir.checkpoint(5) / "actor" / "meta.json").unlink()
+    digest = first_failure(run_dir, [failed(0, 1.0, "x")], [], run_dir.logs / "launcher.log")
+    assert digest.resume.startswith("global_step_4 is whole")
+    assert digest.resume.endswith(f"joyrl resume {run_dir.root}")
+
+
+def test_a_full_disk_is_named_where_no_rank_could_say_so(run_dir, monkeypatch):
+    monkeypatch.setattr(digest_module, "free_bytes", lambda _path: 0)
+    statuses = [RankStatus(0, DEAD, "running", 0.0)]
+    digest = first_failure(run_dir, statuses, statuses, run_dir.logs / "launcher.log")
+    assert digest.headline.startswith("rank 0: no space left on /")
+
+
+@pytest.mark.parametrize(("code", "expected"), [(-9, "ended by SIGKILL"), (1, "the workers ended")])
+def test_torchrun_that_ends_before_the_workers_start(run_dir, code, expected):
+    digest = first_failure(run_dir, [], [], run_dir.logs / "launcher.log", code)
+    assert expected in digest.headline
+    assert digest.fix
 
 
 @pytest.mark.parametrize(

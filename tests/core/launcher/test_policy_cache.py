@@ -95,6 +95,14 @@ def test_what_a_crash_left_behind_is_removed(tmp_path):
     assert not partial.exists()
 
 
+def test_a_discarded_policy_loses_its_name(tmp_path):
+    target = tmp_path / "abc"
+    target.mkdir()
+    (target / "config.json").write_text("{}")
+    policy_cache.discard(target)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_unwritable_cache_names_the_variable(tmp_path):
     (tmp_path / "file").write_text("")
     with (

@@ -1,6 +1,8 @@
+import errno
 import json
 import shutil
 from collections import namedtuple
+from pathlib import Path
 
 import pytest
 
@@ -39,8 +41,21 @@ def test_place_that_is_no_directory_names_the_key_to_change(make_plan, tmp_path)
 def test_full_disk_is_found_before_the_start(make_plan, monkeypatch):
     usage = namedtuple("usage", "total used free")(1, 1, 2**20)
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage)
+    plan = make_plan()
     with pytest.raises(EnvironmentNotReadyError, match="only 1 MiB are free"):
-        run_directory.create(make_plan())
+        run_directory.create(plan)
+    assert not Path(plan.config.runner.logger.log_path).exists()
+
+
+def test_a_directory_that_can_not_be_filled_is_removed_again(make_plan, monkeypatch):
+    def full(_run_dir, _plan):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(run_directory, "write_inputs", full)
+    plan = make_plan()
+    with pytest.raises(EnvironmentNotReadyError, match="No space left"):
+        run_directory.create(plan)
+    assert not list(Path(plan.config.runner.logger.log_path).glob("*/runs/*"))
 
 
 def test_a_run_is_found_from_anywhere_inside_it(make_plan, tmp_path, monkeypatch):

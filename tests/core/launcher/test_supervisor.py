@@ -111,6 +111,7 @@ def test_killed_rank_is_named_although_its_peer_complains_first(make_plan, fake_
     assert outcome.exit_code == 5
     assert outcome.digest.headline.startswith("rank 1 died without a message")
     assert "SIGKILL" in outcome.digest.headline
+    assert "out of memory" in outcome.digest.fix
     assert_no_process_left(run_dir, ranks=2)
 
 
@@ -120,10 +121,22 @@ def test_first_signal_saves_and_stops(make_plan, fake_worker):
     heard = Recorder()
     signal_when_ready(run_dir, [signal.SIGTERM])
     outcome = supervise(plan, run_dir, heard, worker=fake_worker)
-    assert (outcome.exit_code, outcome.state) == (75, "stopped")
-    assert "press again" in heard.notices[0]
+    assert (outcome.exit_code, outcome.state, outcome.stop_asked) == (75, "stopped", True)
+    assert heard.notices[0] == "finishing the step, then saving; press again to stop now"
     assert not run_dir.stop_request.exists()
     assert_no_process_left(run_dir, ranks=1)
+
+
+def test_a_signal_while_workers_start_ends_them_at_once(make_plan, fake_worker, interruptible):
+    plan = make_plan(behave="slow_start")
+    run_dir = run_directory.create(plan)
+    heard = Recorder()
+    signal_when_ready(run_dir, [signal.SIGINT])
+    started = time.monotonic()
+    outcome = supervise(plan, run_dir, heard, worker=fake_worker)
+    assert time.monotonic() - started < 60
+    assert (outcome.exit_code, outcome.state) == (130, "interrupted")
+    assert heard.notices == ["stopping; nothing was started yet"]
 
 
 def test_second_signal_stops_now(make_plan, fake_worker, interruptible):
