@@ -15,7 +15,7 @@ from joyrlinf_cli.render.table import shown_bytes, table
 from joyrlinf_cli.render.text import Line, write_lines
 from joyrlinf_core.config.loader import LoadedConfig
 from joyrlinf_core.diagnostics.shape_check import shape_check
-from joyrlinf_core.diagnostics.shape_report import Check, ShapeReport, Sizes, TensorRow
+from joyrlinf_core.diagnostics.shapes.report import Check, ShapeReport, Sizes, TensorRow
 from joyrlinf_core.errors import Finding
 from joyrlinf_core.plan.build import build_plan, check_loaded
 

@@ -1,7 +1,7 @@
 """`shape_check`: the batch code on synthetic rollouts of a plan's shapes, on the CPU.
 
-No weights and no simulator: rollouts are made up (`shape_script.py`, `synthetic.py`), everything
-behind them is what trains (`shape_run.py`). torch is imported when a check starts.
+No weights and no simulator: rollouts are made up (`shapes/script.py`, `shapes/synthetic.py`),
+everything behind them is what trains (`shapes/run.py`). torch is imported when a check starts.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from joyrlinf_core.diagnostics import shape_sizes
-from joyrlinf_core.diagnostics.shape_report import Check, ShapeReport, TensorRow
+from joyrlinf_core.diagnostics.shapes import sizes as shape_sizes
+from joyrlinf_core.diagnostics.shapes.outcome import Mismatch, NotApplicableError
+from joyrlinf_core.diagnostics.shapes.report import Check, ShapeReport, TensorRow
 from joyrlinf_core.errors import JoyrlError
 
 if TYPE_CHECKING:
-    from joyrlinf_core.diagnostics.shape_checks import CheckFunction
-    from joyrlinf_core.diagnostics.shape_run import ShapeRun
-    from joyrlinf_core.diagnostics.shape_sizes import Stored
+    from joyrlinf_core.diagnostics.shapes.outcome import CheckFunction
+    from joyrlinf_core.diagnostics.shapes.run import ShapeRun
+    from joyrlinf_core.diagnostics.shapes.sizes import Stored
     from joyrlinf_core.plan.run_plan import RunPlan
 
 Step = tuple[str, Callable[[], None] | None, list[tuple[str, "CheckFunction"]]]
@@ -30,7 +31,7 @@ def shape_check(plan: RunPlan) -> ShapeReport:
     Args:
         plan: A plan of a training run.
     """
-    from joyrlinf_core.diagnostics.shape_run import ShapeRun
+    from joyrlinf_core.diagnostics.shapes.run import ShapeRun
 
     planned = shape_sizes.planned_sizes(plan)
     sizes = shape_sizes.sizes_to_run(planned)
@@ -59,22 +60,21 @@ def shape_check(plan: RunPlan) -> ShapeReport:
 
 def _steps(run: ShapeRun, stored: Stored) -> list[Step]:
     """Return the learner's steps and the checks behind each; `stored` is what is planned."""
-    from joyrlinf_core.diagnostics import shape_checks as check
-    from joyrlinf_core.diagnostics import shape_rows as rows
+    from joyrlinf_core.diagnostics.shapes import rollout_checks, rows, update_checks
 
     def layout(entries: Callable[..., object], *arguments: object) -> CheckFunction:
-        return lambda run: check.layout(entries(run, *arguments), run)  # type: ignore[arg-type]
+        return lambda run: rollout_checks.layout(entries(run, *arguments), run)  # type: ignore[arg-type]
 
     return [
-        ("shard map", None, [("groups stay whole", check.whole_groups)]),
+        ("shard map", None, [("groups stay whole", rollout_checks.whole_groups)]),
         ("rollout", run.make_rollouts, [("rollout layout", layout(rows.rollout_entries, stored))]),
         (
             "mask",
             run.make_masks,
             [
                 ("mask layout", layout(rows.mask_entries)),
-                ("mask ends with the episode", check.masks),
-                ("scores of episodes and groups", check.scores),
+                ("mask ends with the episode", rollout_checks.masks),
+                ("scores of episodes and groups", rollout_checks.scores),
             ],
         ),
         (
@@ -82,10 +82,10 @@ def _steps(run: ShapeRun, stored: Stored) -> list[Step]:
             run.make_advantages,
             [
                 ("advantage layout", layout(rows.advantage_entries)),
-                ("late rewards do not count", check.rewards_after_the_end),
-                ("reward filter", check.filtered),
-                ("masked entries are zero", check.masked_entries),
-                ("advantages of groups", check.group_advantages),
+                ("late rewards do not count", rollout_checks.rewards_after_the_end),
+                ("reward filter", rollout_checks.filtered),
+                ("masked entries are zero", rollout_checks.masked_entries),
+                ("advantages of groups", rollout_checks.group_advantages),
             ],
         ),
         (
@@ -93,10 +93,10 @@ def _steps(run: ShapeRun, stored: Stored) -> list[Step]:
             run.make_flat,
             [
                 ("flat layout", layout(rows.flat_entries, stored)),
-                ("row order", check.row_order),
-                ("log-prob forms", check.logprob_forms),
-                ("log-prob level", check.logprob_level),
-                ("stored once", check.stored_once),
+                ("row order", update_checks.row_order),
+                ("log-prob forms", update_checks.logprob_forms),
+                ("log-prob level", update_checks.logprob_level),
+                ("stored once", update_checks.stored_once),
             ],
         ),
         (
@@ -104,10 +104,10 @@ def _steps(run: ShapeRun, stored: Stored) -> list[Step]:
             run.make_micro_batch,
             [
                 ("loss layout", layout(rows.loss_entries, stored)),
-                ("minibatches", check.minibatches),
-                ("first ratio", check.first_ratio),
-                ("micro-batches add up", check.micro_batches),
-                ("optimizer steps add up", check.optimizer_steps),
+                ("minibatches", update_checks.minibatches),
+                ("first ratio", update_checks.first_ratio),
+                ("micro-batches add up", update_checks.micro_batches),
+                ("optimizer steps add up", update_checks.optimizer_steps),
             ],
         ),
     ]
@@ -124,8 +124,6 @@ def _failure(make: Callable[[], None]) -> str:
 
 def _checked(name: str, function: Callable[[], str]) -> Check:
     """Return the outcome of a check; whatever it raises is one."""
-    from joyrlinf_core.diagnostics.shape_checks import Mismatch, NotApplicableError
-
     try:
         return Check(name, "ok", function())
     except NotApplicableError as reason:
@@ -146,17 +144,17 @@ def _told(error: Exception) -> str:
 
 def _rows(run: ShapeRun, stored: Stored) -> list[TensorRow]:
     """Return the tensors that were made, in order."""
-    from joyrlinf_core.diagnostics import shape_rows
+    from joyrlinf_core.diagnostics.shapes import rows
 
     if not run.actors:
         return []
-    rollout = list(shape_rows.rollout_entries(run, stored))
-    storages = {shape_rows.address(entry.value) for entry in rollout} - {0}
+    rollout = list(rows.rollout_entries(run, stored))
+    storages = {rows.address(entry.value) for entry in rollout} - {0}
     entries = [
         *rollout,
-        *shape_rows.mask_entries(run),
-        *shape_rows.advantage_entries(run),
-        *shape_rows.flat_entries(run, stored),
-        *shape_rows.loss_entries(run, stored),
+        *rows.mask_entries(run),
+        *rows.advantage_entries(run),
+        *rows.flat_entries(run, stored),
+        *rows.loss_entries(run, stored),
     ]
-    return [shape_rows.table_row(entry, run, storages) for entry in entries]
+    return [rows.table_row(entry, run, storages) for entry in entries]

@@ -9,7 +9,7 @@ import pytest
 from joyrlinf_cli.render import shapes
 from joyrlinf_core.batch.flatten import flatten
 from joyrlinf_core.config.loader import load_config
-from joyrlinf_core.diagnostics import shape_run
+from joyrlinf_core.diagnostics.shapes import run as shape_run
 from tests.docs.markdown import blocks
 from tests.doubles.toy import TOY_YAML
 

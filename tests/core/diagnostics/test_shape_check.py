@@ -14,8 +14,9 @@ from joyrlinf_core.algorithms.losses import actor
 from joyrlinf_core.batch.flatten import flatten
 from joyrlinf_core.config import presets
 from joyrlinf_core.config.loader import load_config
-from joyrlinf_core.diagnostics import shape_checks, shape_run
 from joyrlinf_core.diagnostics.shape_check import shape_check
+from joyrlinf_core.diagnostics.shapes import run as shape_run
+from joyrlinf_core.diagnostics.shapes import update_checks
 from joyrlinf_core.plan.build import build_plan
 from tests.doubles.toy import TOY_YAML
 
@@ -346,7 +347,7 @@ def test_a_check_that_crashes_hides_no_other(monkeypatch):
     def crash(run):
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr(shape_checks, "row_order", crash)
+    monkeypatch.setattr(update_checks, "row_order", crash)
     report = shape_check(two_actors())
     assert outcome(report)["row order"].detail == "ZeroDivisionError: by zero"
     assert failed(report) == {"row order"}

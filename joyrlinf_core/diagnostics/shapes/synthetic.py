@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from joyrlinf_core.batch.rollout import RolloutBatch
     from joyrlinf_core.config.schema import TensorSpec
-    from joyrlinf_core.diagnostics.shape_script import Episode
-    from joyrlinf_core.diagnostics.shape_sizes import Specs, Stored
+    from joyrlinf_core.diagnostics.shapes.script import Episode
+    from joyrlinf_core.diagnostics.shapes.sizes import Specs, Stored
 
 _MODULUS = {"bool": 2, "uint8": 251, "bfloat16": 251}
 """Marks are counted modulo this where the element type holds no larger whole numbers."""

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, NamedTuple
 
 from joyrlinf_core.batch.layout import AXES
-from joyrlinf_core.diagnostics.shape_report import Sizes, TensorRow
+from joyrlinf_core.diagnostics.shapes.report import Sizes, TensorRow
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from joyrlinf_core.batch.rollout import RolloutBatch
     from joyrlinf_core.batch.train import TrainBatch
     from joyrlinf_core.config.schema import TensorSpec
-    from joyrlinf_core.diagnostics.shape_run import ShapeRun
-    from joyrlinf_core.diagnostics.shape_sizes import Stored
+    from joyrlinf_core.diagnostics.shapes.run import ShapeRun
+    from joyrlinf_core.diagnostics.shapes.sizes import Stored
 
 _BATCH_AXES = {
     "actions": "CD",

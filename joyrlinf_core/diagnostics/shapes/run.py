@@ -18,8 +18,8 @@ from joyrlinf_core.algorithms.objective import Objective, loss_metrics
 from joyrlinf_core.batch import layout, minibatch
 from joyrlinf_core.batch.flatten import flatten
 from joyrlinf_core.batch.metrics import merge
-from joyrlinf_core.diagnostics.shape_script import write_script
-from joyrlinf_core.diagnostics.synthetic import Script, StandIn, make_rollout
+from joyrlinf_core.diagnostics.shapes.script import write_script
+from joyrlinf_core.diagnostics.shapes.synthetic import Script, StandIn, make_rollout
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from joyrlinf_core.batch.metrics import Metric
     from joyrlinf_core.batch.rollout import RolloutBatch
     from joyrlinf_core.batch.train import AdvantageResult, TrainBatch
-    from joyrlinf_core.diagnostics.shape_report import Sizes
-    from joyrlinf_core.diagnostics.shape_script import Episode
-    from joyrlinf_core.diagnostics.shape_sizes import Stored
+    from joyrlinf_core.diagnostics.shapes.report import Sizes
+    from joyrlinf_core.diagnostics.shapes.script import Episode
+    from joyrlinf_core.diagnostics.shapes.sizes import Stored
     from joyrlinf_core.plan.run_plan import RunPlan
 
 _STEP = 0.01

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import gcd
 
 from joyrlinf_core.config.schema import TensorSpec
-from joyrlinf_core.diagnostics.shape_report import Sizes
+from joyrlinf_core.diagnostics.shapes.report import Sizes
 from joyrlinf_core.plan.memory import footprint_of
 from joyrlinf_core.plan.run_plan import RunPlan
 
