@@ -30,6 +30,8 @@ test: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-dev
 	$(BIN)/python -m joyrlinf_core.plan.rules > docs/rules.md.new
 	mv docs/rules.md.new docs/rules.md
+	$(BIN)/python -m joyrlinf_core.config.reference > docs/reference/config.md.new
+	mv docs/reference/config.md.new docs/reference/config.md
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

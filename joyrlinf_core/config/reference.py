@@ -1,7 +1,4 @@
-"""The page with every key: `python -m joyrlinf_core.config.reference > docs/reference/config.md`.
-
-A test compares the page with this module's output.
-"""
+"""The page with every key, `docs/reference/config.md`: `make docs` writes it."""
 
 from __future__ import annotations
 
@@ -24,9 +21,10 @@ from joyrlinf_core.config.schema.base import Section
 _HEAD = """\
 # Config keys
 
-Every key with its type, default and meaning. Made by `python -m joyrlinf_core.config.reference`
-from the help texts in `joyrlinf_core/config/schema/` and in the files of envs and policies;
-[Configuration](../configuration.md) explains how they work together.
+<!-- Made from the help texts of the config classes by `make docs`; change those. -->
+
+Every key with its type, default and meaning. [Configuration](../configuration.md) explains how they
+work together.
 """
 
 

@@ -103,6 +103,8 @@ def violations(shape: BatchShape) -> frozenset[str]:
 
 
 _FARTHEST = 1 << 20
+_SEARCHED = 4096
+"""Values on either side that are looked at: enough for any unit, and quickly done."""
 _TRIES = 8
 """Values on either side that `accepts` is asked about."""
 
@@ -151,13 +153,15 @@ def nearest(
         "chunk_size": shape.steps_per_epoch,
         "max_episode_steps": shape.steps_per_epoch,
     }
-    reach = min(wholes.get(number, _FARTHEST), max(4 * now, 1024))
+    whole = wholes.get(number, _FARTHEST)
+    reach = min(whole, max(4 * now, 1024))
 
     def first(values: range) -> int | None:
-        mending = islice((value for value in values if works(value)), _TRIES)
+        mending = islice((value for value in values[:_SEARCHED] if works(value)), _TRIES)
         return next((value for value in mending if accepts(value)), None)
 
-    found = (first(range(now - 1, 0, -1)), first(range(now + 1, reach + 1)))
+    below = now - 1 if number not in wholes else min(now - 1, whole)
+    found = (first(range(below, 0, -1)), first(range(now + 1, reach + 1)))
     return tuple(value for value in found if value is not None)
 
 

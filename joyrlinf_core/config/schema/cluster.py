@@ -12,10 +12,10 @@ from joyrlinf_core.config.schema.base import Section
 class ClusterConfig(Section):
     """Hardware of the run and placement of the roles."""
 
-    num_nodes: int = Field(default=1, ge=1)
+    num_nodes: int = Field(default=1, ge=1, le=1024)
     """Number of machines."""
 
-    gpus_per_node: int | None = Field(default=None, ge=1)
+    gpus_per_node: int | None = Field(default=None, ge=1, le=256)
     """Processes per machine: one per GPU, or ranks on CPU. Inferred on one node from contiguous
     ranks."""
 

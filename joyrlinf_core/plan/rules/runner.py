@@ -254,6 +254,45 @@ def checkpoint_is_whole(context: RuleContext) -> Iterator[Finding]:
         yield finding("JR507", (_RESUME,), message, "name an earlier checkpoint")
 
 
+@rule(
+    "JR508",
+    reads=(
+        "env",
+        "runner.val_check_interval",
+        "runner.eval_at_start",
+        "runner.eval_at_end",
+    ),
+    passes={"runner.eval_at_end": True, "env.eval.num_episodes": 400},
+    fails={
+        "runner.eval_at_end": True,
+        "env.eval": {
+            "type": "metaworld",
+            "total_num_envs": 2,
+            "max_episode_steps": 80,
+            "num_episodes": 100_000_000_000,
+        },
+    },
+)
+def held_out_episodes_are_enough(context: RuleContext) -> Iterator[Finding]:
+    """Evaluation asks for no more held-out episodes than the simulator has.
+
+    Each is played once, from an initial state that training and demonstrations never use, and a
+    simulator has only so many of these.
+
+    Example: LIBERO keeps 10 of the 50 initial states of a task: 100 episodes for a suite of ten.
+    """
+    env = context.config.eval_env
+    wanted = eval_episodes(context.config, context.job or "train")
+    available = env.num_eval_episodes_available
+    if available is not None and wanted > available:
+        message = (
+            f"evaluation asks for {wanted} episodes, but `type: {env.type}` has {available} that "
+            "are held out"
+        )
+        path = "env.eval.num_episodes"
+        yield finding("JR508", (path,), message, context.fix("JR508", {path: available}))
+
+
 def _step_of(directory: str) -> int | None:
     """Return the step of a checkpoint directory, None where its name tells none."""
     match = re.fullmatch(r"global_step_(\d{1,12})", Path(directory).name)

@@ -8,7 +8,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "config.md"
 
 
 def test_the_page_is_up_to_date():
-    """Mend it with `python -m joyrlinf_core.config.reference > docs/reference/config.md`."""
+    """Mend it with `make docs`."""
     assert PAGE.read_text(encoding="utf-8") == reference()
 
 
