@@ -44,7 +44,7 @@ with several commands has an app of its own."""
 
 _EXIT_CODES = """Exit codes: 0 done; 1 a bug in joyrl; 2 wrong command line; 3 invalid config;
 4 something is missing on this machine; 5 the run failed; 75 stopped after saving, `joyrl resume`
-goes on; 130 interrupted."""
+goes on; 130 interrupted; 141 the reader of a pipe has gone."""
 
 
 class _Commands(TyperGroup):

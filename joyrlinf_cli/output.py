@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
+_READER_GONE = 141
+"""Exit code where the reader of a pipe has gone, as of a program that SIGPIPE ends: 128 + 13."""
+
 
 def set_up() -> None:
     """Let every text be written: what a stream's encoding lacks comes as an escape."""
@@ -19,18 +22,20 @@ def flush(*, rest: str = "") -> None:
 
     Raises:
         EnvironmentNotReadyError: It can't be written.
+        SystemExit: Its reader has gone, as in `joyrl config schema | head -1`: nothing to tell.
     """
     if sys.stdout is None:
         return
     try:
         print(end=rest, flush=True)
     except OSError as error:
-        from joyrlinf_core.errors import EnvironmentNotReadyError
-
         # The interpreter would try again at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        gone = isinstance(error, BrokenPipeError)
-        reason = "its reader has gone" if gone else error.strerror or str(error)
+        if isinstance(error, BrokenPipeError):
+            raise SystemExit(_READER_GONE) from error
+        from joyrlinf_core.errors import EnvironmentNotReadyError
+
+        reason = error.strerror or str(error)
         raise EnvironmentNotReadyError(f"can't write the output: {reason}") from error
 
 

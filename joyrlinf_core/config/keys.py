@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Union, cast, get_args, get_origin
@@ -115,12 +115,13 @@ class Suggestion:
     targets: tuple[str, ...]
 
 
-def suggest(path: str, data: object) -> Suggestion:
+def suggest(path: str, data: object, written: Container[str] = ()) -> Suggestion:
     """Return what an unknown key may stand for.
 
     Args:
         path: The unknown key, dotted.
         data: The whole config as plain data.
+        written: Dotted keys of the same file: what has a line of its own was not meant.
     """
     section, _, name = path.rpartition(".")
     everything = all_keys(data)
@@ -129,12 +130,12 @@ def suggest(path: str, data: object) -> Suggestion:
         places = [key.rpartition(".")[0] or "the top level" for key in elsewhere]
         return Suggestion(f"this key belongs under {_either(places)}", elsewhere)
     cls = class_at(section, data)
-    here = list(cls.model_fields) if cls is not None else []
+    below = f"{section}." if section else ""
+    here = [key for key in cls.model_fields if below + key not in written] if cls else []
     near = difflib.get_close_matches(name, here, n=1, cutoff=0.65)
     if near:
-        target = f"{section}.{near[0]}" if section else near[0]
-        return Suggestion(f"did you mean `{near[0]}`?", (target,))
-    by_name = {key.rpartition(".")[2]: key for key in reversed(everything)}
+        return Suggestion(f"did you mean `{near[0]}`?", (below + near[0],))
+    by_name = {key.rpartition(".")[2]: key for key in reversed(everything) if key not in written}
     far = difflib.get_close_matches(name, by_name, n=1, cutoff=0.8)
     if far:
         return Suggestion(f"did you mean `{by_name[far[0]]}`?", (by_name[far[0]],))

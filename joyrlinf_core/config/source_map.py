@@ -108,6 +108,14 @@ class SourceMap:
                 return node.key
         return None
 
+    def written_beside(self, path: str) -> frozenset[str]:
+        """Return the paths that stand in the same file as a path, or also come from `--set`."""
+        node = self.entries.get(path)
+        if node is None:
+            return frozenset()
+        file = node.key.file
+        return frozenset(name for name, other in self.entries.items() if other.key.file == file)
+
     def place(self, finding: Finding) -> Finding:
         """Return the finding with its position.
 

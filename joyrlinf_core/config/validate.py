@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
@@ -184,7 +185,7 @@ def _finding(
     kind = errors[0]["type"]
     section, _, name = path.rpartition(".")
     if kind == "extra_forbidden":
-        hint = suggest(path, data)
+        hint = suggest(path, data, sources.written_beside(path))
         cls = class_at(section, data)
         allowed = ", ".join(cls.model_fields) if cls is not None else ""
         message = f"unknown key `{name}`" + (f" in `{section}`" if section else "")
@@ -224,7 +225,8 @@ def _value_message(path: str, errors: list[ErrorDetails]) -> tuple[str, str]:
     fix = ""
     expected = str(errors[0].get("ctx", {}).get("expected", ""))
     if errors[0]["type"] == "literal_error" and isinstance(value, str):
-        near = difflib.get_close_matches(value, expected.replace("'", "").split(), n=1, cutoff=0.6)
+        known = re.findall(r"'([^']*)'", expected)
+        near = difflib.get_close_matches(value, known, n=1, cutoff=0.6)
         fix = f"did you mean `{near[0]}`?" if near else ""
     elif errors[0]["type"] == "model_type" and value is None:
         fix = f"delete the line, or write `{path.rpartition('.')[2]}: {{}}`"

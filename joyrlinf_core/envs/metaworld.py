@@ -83,6 +83,9 @@ class MetaWorldConfig(EnvConfig):
     def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         known = (*PROMPTS, *TASK_SETS)
         for name in names:
+            parts = [part for part in name.replace(",", " ").split() if part]
+            if len(parts) > 1 and all(part in known for part in parts):
+                raise ValueError(f"is one text; a list is written `[{', '.join(parts)}]`")
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
                 hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"

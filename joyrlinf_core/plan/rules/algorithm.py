@@ -128,7 +128,9 @@ def filter_keeps_something(context: RuleContext) -> Iterator[Finding]:
     if not algorithm.filter_rewards:
         return
     lower, upper = "algorithm.rewards_lower_bound", "algorithm.rewards_upper_bound"
-    changes = ({lower: high, upper: low}, {lower: 0.1 * (most or 1), upper: 0.9 * (most or 1)})
+    swapped = {lower: high, upper: low}
+    inside = {lower: 0.1 * (most or 1), upper: 0.9 * (most or 1)}
+    changes = [swapped] if swapped == inside else [swapped, inside]
     fix = context.fix("JR304", *changes, otherwise="bounds that leave room for a group")
     if low > high:
         message = f"no group can pass: rewards_lower_bound {low} > rewards_upper_bound {high}"

@@ -61,10 +61,11 @@ def policy_directory_is_complete(context: RuleContext) -> Iterator[Finding]:
             continue
         directory = Path(value).expanduser()
         if not directory.is_dir():
-            there = next((p for p in directory.absolute().parents if p.is_dir()), Path("/"))
-            message = f"`{path}: {value}` is no directory on this machine; {there} is"
+            place = "" if directory.is_absolute() else f" (looked up from {Path.cwd()})"
+            message = f"`{path}`: no directory {directory}{place}"
             optional = context.config.sft is not None or path == _LORA
-            fix = "mend the path, or delete it" if optional else "mend the path"
+            fix = f"download the checkpoint and set {path} to its directory"
+            fix += ", or delete the key" if optional else ""
             yield finding("JR402", (path,), message, fix, context.path_severity)
         elif path == _PATH:
             lacking = model.check_directory(directory)

@@ -51,6 +51,13 @@ def test_unknown_key_is_looked_for_everywhere(load, sets, fix):
     assert finding.fix == fix
 
 
+def test_a_key_that_has_its_own_line_is_not_suggested(load):
+    """`micro_batch_size` is there already; over a preset's value the typo is still told."""
+    finding = only(load(("  micro_batch_size", "  macro_batch_size: 64\n  micro_batch_size")))
+    assert finding.fix.startswith("delete it")
+    assert only(load(sets=["actor.macro_batch_size=4"])).fix == "did you mean `micro_batch_size`?"
+
+
 def test_dotted_key_in_a_file(load):
     finding = only(load(("runner:", "actor.optim.lr: 3\nrunner:")))
     assert "nested" in finding.fix
@@ -85,6 +92,9 @@ def test_wrong_values(load, key, value, told):
 
 def test_wrong_choice_suggests_the_nearest(load):
     assert only(load(sets=["algorithm.pipeline_mode=snyc"])).fix == "did you mean `sync`?"
+    # The list of choices has commas.
+    sets = ["algorithm.reward_type=chunk_levle"]
+    assert only(load(sets=sets)).fix == "did you mean `chunk_level`?"
 
 
 def test_text_key_given_a_number_says_to_quote(load):

@@ -55,6 +55,8 @@ def test_every_task_has_its_own_instruction():
 def test_a_mistyped_task_gets_a_suggestion():
     with pytest.raises(ValidationError, match="did you mean 'push-v3'"):
         make(tasks="psh-v3")
+    with pytest.raises(ValidationError, match=r"`\[push-v3, reach-v3\]`"):
+        make(tasks="push-v3, reach-v3,")
     with pytest.raises(ValidationError):
         make(tasks=[])
 

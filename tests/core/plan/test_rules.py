@@ -315,6 +315,18 @@ def test_bounds_of_the_filter(make_config, low, high, coef, mode, expected):
     assert codes(check(config)) == expected
 
 
+def test_bounds_that_cross_are_swapped_once(make_config):
+    config = make_config(
+        {
+            "algorithm.filter_rewards": True,
+            "algorithm.rewards_lower_bound": 0.9,
+            "algorithm.rewards_upper_bound": 0.1,
+        }
+    )
+    (found,) = check(config)
+    assert found.fix == ("algorithm.rewards_lower_bound 0.1 and algorithm.rewards_upper_bound 0.9")
+
+
 # --- placement and what this version can't run ------------------------------------------------
 
 
