@@ -104,9 +104,9 @@ def check(kind: Kind, name: str) -> None:
     """Raise `UnknownNameError` where `load` would; a built-in module is looked at, not imported."""
     if name.isidentifier():
         spec = importlib.util.find_spec(f"{_PACKAGES[kind]}.{name}")
-        if spec is not None and spec.origin is not None and _EXPORT[kind] == "compute":
-            if "\ndef compute(" in Path(spec.origin).read_text(encoding="utf-8"):
-                return
+        origin = spec.origin if spec is not None and _EXPORT[kind] == "compute" else None
+        if origin and "\ndef compute(" in Path(origin).read_text(encoding="utf-8"):
+            return
     load(kind, name)
 
 
