@@ -100,17 +100,20 @@ class WanConfig(EnvConfig):
     @classmethod
     def _frames_add_up(cls, frames: int, info: ValidationInfo) -> int:
         chunk, condition = info.data.get("chunk"), info.data.get("condition_frame_length")
-        if chunk is not None and condition is not None and frames != chunk + condition:
+        if chunk is None or condition is None:
+            return frames  # their own findings come first
+        total = chunk + condition
+        if (total - 1) % _VAE_STRIDE:
+            near = _chunk_that_fits(chunk, condition)
             raise ValueError(
-                f"must be chunk + condition_frame_length = {chunk} + {condition} = "
-                f"{chunk + condition}; use num_frames {chunk + condition}"
+                f"must be chunk + condition_frame_length, and 1 + a multiple of {_VAE_STRIDE}, "
+                f"which the video autoencoder takes; {chunk} + {condition} = {total} is not; use "
+                f"chunk {near} and num_frames {near + condition}"
             )
-        if (frames - 1) % _VAE_STRIDE:
-            below = (frames - 1) // _VAE_STRIDE * _VAE_STRIDE + 1
-            near = " or ".join(str(n) for n in (below, below + _VAE_STRIDE) if n > 1)
+        if frames != total:
             raise ValueError(
-                f"must be 1 + a multiple of {_VAE_STRIDE}, which the video autoencoder takes; use "
-                f"num_frames {near}, and chunk and condition_frame_length that add up to it"
+                f"must be chunk + condition_frame_length = {chunk} + {condition} = {total}; use "
+                f"num_frames {total}"
             )
         return frames
 
@@ -198,6 +201,13 @@ class WanConfig(EnvConfig):
         return EnvironmentNotReadyError(
             self.missing_runtime, fix="joyrl presets list shows what runs"
         )
+
+
+def _chunk_that_fits(chunk: int, condition: int) -> int:
+    """Return the nearest chunk whose frames the video autoencoder takes, the longer of two."""
+    over = (chunk + condition - 1) % _VAE_STRIDE
+    down, up = chunk - over, chunk + _VAE_STRIDE - over
+    return down if down >= 1 and over < _VAE_STRIDE - over else up
 
 
 Config = WanConfig

@@ -66,6 +66,11 @@ class ModelConfig(Section):
         """H: actions that one call predicts; None where only the policy directory tells."""
         return None
 
+    @property
+    def horizon_is_certain(self) -> bool:
+        """False where `planned_horizon` may differ from what the policy directory holds."""
+        return True
+
     def footprint(self, env: EnvConfig, *, gradient_checkpointing: bool) -> Footprint | None:
         """Return what the policy stores and costs; None where the family does not tell.
 

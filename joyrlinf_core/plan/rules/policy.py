@@ -128,7 +128,8 @@ def chunk_fits_horizon(context: RuleContext) -> Iterator[Finding]:
     """A chunk is no longer than what the policy predicts.
 
     A flow policy predicts H actions at once, and the first `num_action_chunks` of them are
-    executed. Where only the policy directory tells H, it is checked with the directory.
+    executed. A policy directory that is not on this machine is taken to predict what
+    `actor.model.variant` does; a longer chunk is a warning then.
 
     Example: Pi0.5 for LIBERO predicts 10 actions: chunks of 5 and 10 work, of 16 do not.
     """
@@ -137,11 +138,14 @@ def chunk_fits_horizon(context: RuleContext) -> Iterator[Finding]:
     if horizon is not None and chunk > horizon:
         path = "actor.model.num_action_chunks"
         message = f"num_action_chunks {chunk} > {horizon}, the actions that one call predicts"
+        certain = model.horizon_is_certain
+        if not certain:
+            message += ", as far as `variant` tells; the policy directory can't be read here"
         # The longest chunk that also divides the epoch.
         works: Iterator[Change] = ({path: size} for size in range(horizon, 0, -1))
         best = next((change for change in works if context.mends("JR405", change)), None)
         fix = context.fix("JR405", *([best] if best else []), otherwise=f"at most {horizon}")
-        yield finding("JR405", (path,), message, fix)
+        yield finding("JR405", (path,), message, fix, "error" if certain else "warning")
 
 
 @rule(

@@ -48,7 +48,9 @@ def evaluation_has_an_env(context: RuleContext) -> Iterator[Finding]:
             if value is True or (value is not False and value > 0)
         ]
         message = f"evaluation is on ({', '.join(asks)}), but there is no `env.eval` block"
-        fix = "add `eval: {}` under `env:`; it inherits from env.train what it does not set"
+        # An empty line reads as null, which is no block.
+        verb = "write" if "eval" in context.config.env.model_fields_set else "add"
+        fix = f"{verb} `eval: {{}}` under `env:`; it inherits from env.train what it does not set"
         yield finding("JR501", ("env.eval",), message, fix)
 
 

@@ -141,14 +141,18 @@ class OpenPiConfig(ModelConfig):
         return self.noise_method == "flow_noise"
 
     @property
-    def planned_horizon(self) -> int | None:
-        """H, from the policy directory where it can be read."""
+    def planned_horizon(self) -> int:
+        """H, from the policy directory where it can be read, else from `variant`."""
         stored = self._stored_settings()
         if stored is not None:
             return stored.architecture.horizon
-        if self.model_path is None:
-            return self.architecture.apply(VARIANTS[self.variant]).horizon
-        return self.architecture.horizon
+        return self.architecture.apply(VARIANTS[self.variant]).horizon
+
+    @property
+    def horizon_is_certain(self) -> bool:
+        """Whether the policy directory or a key told H, or there is no directory."""
+        told = self.model_path is None or self.architecture.horizon is not None
+        return told or self._stored_settings() is not None
 
     def footprint(self, env: EnvConfig, *, gradient_checkpointing: bool) -> Footprint:
         """Return what the policy stores and costs.

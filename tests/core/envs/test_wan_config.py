@@ -29,7 +29,7 @@ def test_frames_that_add_up(frames):
     [
         ({"num_frames": 12}, "num_frames", "8 \\+ 5 = 13; use num_frames 13"),
         ({"chunk": 12}, "num_frames", "12 \\+ 5 = 17; use num_frames 17"),
-        ({"num_frames": 12, "chunk": 7}, "num_frames", "use num_frames 9 or 13"),
+        ({"num_frames": 12, "chunk": 7}, "num_frames", "use chunk 8 and num_frames 13"),
         ({"num_reset_states": 39}, "num_reset_states", "use 40 or more"),
         ({"success_reward_threshold": 1.5}, "success_reward_threshold", "less than or equal to 1"),
     ],

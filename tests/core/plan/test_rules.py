@@ -327,6 +327,21 @@ def test_bounds_that_cross_are_swapped_once(make_config):
     assert found.fix == ("algorithm.rewards_lower_bound 0.1 and algorithm.rewards_upper_bound 0.9")
 
 
+def test_a_horizon_that_only_the_variant_tells_is_a_warning(make_config):
+    model = {"model_type": "openpi", "variant": "pi05", "num_action_chunks": 16}
+    (found,) = [f for f in check(make_config({"actor.model": model})) if f.code == "JR405"]
+    assert (found.severity, "16 > 10" in found.message) == ("error", True)
+    elsewhere = {**model, "model_path": "/no/such/policy"}
+    (found,) = [f for f in check(make_config({"actor.model": elsewhere})) if f.code == "JR405"]
+    assert (found.severity, "as far as `variant` tells" in found.message) == ("warning", True)
+
+
+def test_an_empty_eval_line_is_told_what_to_write(load_toy):
+    found = check_loaded(load_toy({"runner.eval_at_end": True, "env.eval": None}))
+    (found,) = [f for f in found if f.code == "JR501"]
+    assert found.fix.startswith("write `eval: {}`")
+
+
 # --- placement and what this version can't run ------------------------------------------------
 
 

@@ -211,7 +211,10 @@ def test_horizon_is_planned_where_it_is_known(tmp_path):
     assert OpenPiConfig(variant="pi0").planned_horizon == 50
     assert OpenPiConfig(architecture={"horizon": 8}).planned_horizon == 8
     elsewhere = str(tmp_path / "elsewhere")
-    assert OpenPiConfig(model_path=elsewhere).planned_horizon is None
+    assert OpenPiConfig(model_path=elsewhere).planned_horizon == 10
+    assert not OpenPiConfig(model_path=elsewhere).horizon_is_certain
+    assert OpenPiConfig(model_path=elsewhere, architecture={"horizon": 8}).horizon_is_certain
+    assert OpenPiConfig().horizon_is_certain
     assert OpenPiConfig(model_path=elsewhere, architecture={"horizon": 8}).planned_horizon == 8
 
 
