@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Annotated, Any, Union, cast, get_args, get_origin
 
 from joyrlinf_core import registry
+from joyrlinf_core.config.foreign_keys import FOREIGN_KEYS
 from joyrlinf_core.config.schema import Config
 from joyrlinf_core.config.schema.base import Section
 
@@ -124,13 +125,18 @@ def suggest(path: str, data: object, written: Container[str] = ()) -> Suggestion
         written: Dotted keys of the same file: what has a line of its own was not meant.
     """
     section, _, name = path.rpartition(".")
+    below = f"{section}." if section else ""
     everything = all_keys(data)
+    foreign = FOREIGN_KEYS.get(name)
+    if foreign is not None:
+        meant = tuple(k for k in (below + foreign.target, foreign.target) if k in everything)
+        if meant or not foreign.target:
+            return Suggestion(foreign.text, meant)
     elsewhere = tuple(key for key in everything if key.rpartition(".")[2] == name)
     if elsewhere:
         places = [key.rpartition(".")[0] or "the top level" for key in elsewhere]
         return Suggestion(f"this key belongs under {_either(places)}", elsewhere)
     cls = class_at(section, data)
-    below = f"{section}." if section else ""
     here = [key for key in cls.model_fields if below + key not in written] if cls else []
     near = difflib.get_close_matches(name, here, n=1, cutoff=0.65)
     if near:

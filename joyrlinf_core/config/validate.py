@@ -16,6 +16,7 @@ from typing import Any, cast
 from pydantic import ValidationError, create_model
 from pydantic_core import ErrorDetails
 
+from joyrlinf_core.config.foreign_keys import FOREIGN_KEYS, INTERPOLATION
 from joyrlinf_core.config.help_texts import help_texts
 from joyrlinf_core.config.keys import CHOICES, chosen_class, class_at, section_in, suggest
 from joyrlinf_core.config.schema import Config, EnvSection
@@ -68,8 +69,12 @@ def check_schema(tree: Located, sources: SourceMap) -> Checked:
         if not _is_inherited(one, twins, sources):
             by_path.setdefault(_error_path(one, data), []).append(one)
     wrong = [path for path in by_path if path not in unparsed]
+    told: set[str] = set()
     for path in wrong[:MAX_FINDINGS]:
-        finding, targets = _finding(path, by_path[path], data, sources)
+        if by_path[path][0]["type"] == "extra_forbidden":
+            finding, targets = _unknown_key(path, by_path[path][0], data, sources, told)
+        else:
+            finding, targets = _finding(path, by_path[path], data, sources), ()
         findings.append(finding)
         unparsed.update((path, *targets))
     if len(wrong) > MAX_FINDINGS:
@@ -104,7 +109,9 @@ def _check_scalars(data: object, sources: SourceMap) -> tuple[list[Finding], set
             if path.startswith("env.eval.") and twin is not None and twin.at == node.at:
                 continue  # inherited, and told of where it was written
             message, fix = f"`{path}: {_shown(node.value)}` {reason}", ""
-            if "true or false" in reason:
+            if isinstance(node.value, str) and INTERPOLATION in node.value:
+                fix = "write the value itself"
+            elif "true or false" in reason:
                 fix = _BOOL_WORDS.get(str(node.value).lower(), "")
             finding = Finding("JR011", "error", (path,), message, fix)
             findings.append(at_location(finding, node.at))
@@ -129,6 +136,8 @@ def _plain_types(cls: type[Section] | None, name: str) -> frozenset[Any]:
 def _scalar_problem(value: str | float, types: frozenset[Any]) -> str:
     """Return why a key of these types can't hold a value, empty if it may."""
     number = bool(types & {int, float}) and bool not in types
+    if types and isinstance(value, str) and INTERPOLATION in value:
+        return "refers to another value, and joyrl fills in none"
     if isinstance(value, bool):
         return "must be a number" if number else ""
     if isinstance(value, float) and not math.isfinite(value):
@@ -178,30 +187,44 @@ def _error_path(error: ErrorDetails, data: object) -> str:
     return path
 
 
-def _finding(
-    path: str, errors: list[ErrorDetails], data: object, sources: SourceMap
+def _unknown_key(
+    path: str, error: ErrorDetails, data: object, sources: SourceMap, told: set[str]
 ) -> tuple[Finding, tuple[str, ...]]:
-    """Return the finding of one place, and other keys that its rules must not trust."""
+    """Return the finding of a key that its section lacks, and the keys that it may stand for.
+
+    Args:
+        path: The key.
+        error: Pydantic's error.
+        data: The whole config as plain data.
+        sources: Where it was written.
+        told: Sections whose keys were listed already; grows.
+    """
+    section, _, name = path.rpartition(".")
+    hint = suggest(path, data, sources.written_beside(path))
+    message = f"unknown key `{name}`" + (f" in `{section}`" if section else "")
+    fix = hint.text or "delete it"
+    cls = class_at(section, data)
+    if "." in str(error["loc"][-1]):
+        fix = "keys are nested in a file: one section a line; dots are for --set"
+    elif name == "extends":
+        fix = "`extends` stands at the top of a file; on the command line use --preset"
+    elif not hint.text and cls is not None and section not in told:
+        told.add(section)
+        fix += f"; allowed here: {', '.join(cls.model_fields)}"
+    finding = Finding("JR012", "error", (path,), message, fix)
+    return at_location(finding, sources.locate(path)), hint.targets
+
+
+def _finding(path: str, errors: list[ErrorDetails], data: object, sources: SourceMap) -> Finding:
+    """Return the finding of one place."""
     kind = errors[0]["type"]
     section, _, name = path.rpartition(".")
-    if kind == "extra_forbidden":
-        hint = suggest(path, data, sources.written_beside(path))
-        cls = class_at(section, data)
-        allowed = ", ".join(cls.model_fields) if cls is not None else ""
-        message = f"unknown key `{name}`" + (f" in `{section}`" if section else "")
-        fix = hint.text or f"delete it; allowed here: {allowed}"
-        if name == "extends":
-            fix = "`extends` stands at the top of a file; on the command line use --preset"
-        if "." in str(errors[0]["loc"][-1]):
-            fix = "keys are nested in a file: one section a line; dots are for --set"
-        finding = Finding("JR012", "error", (path,), message, fix)
-        return at_location(finding, sources.locate(path)), hint.targets
     if kind == "missing":
         message = f"`{path}` is required"
         cls = class_at(section, data)
         text = help_texts(cls).get(name, "") if cls is not None else ""
         finding = Finding("JR010", "error", (path,), message, text and f"set it: {text}")
-        return at_location(finding, sources.locate(path)), ()
+        return at_location(finding, sources.locate(path))
     if kind in ("missing_name", "unknown_name"):
         known = str(errors[0].get("ctx", {}).get("known", "")).split(", ")
         value = errors[0]["input"]
@@ -209,11 +232,19 @@ def _finding(
             str(cast("dict[str, object]", value).get(name, "")) if isinstance(value, dict) else ""
         )
         near = difflib.get_close_matches(given, known, n=1, cutoff=0.6)
-        fix = f"did you mean `{near[0]}`?" if near else ""
+        fix = f"did you mean `{near[0]}`?" if near else _foreign_fix(name, cast("Any", value))
         finding = Finding("JR013", "error", (path,), errors[0]["msg"], fix)
-        return at_location(finding, sources.locate(path, value=True)), ()
+        return at_location(finding, sources.locate(path, value=True))
     finding = Finding("JR011", "error", (path,), *_value_message(path, errors))
-    return at_location(finding, sources.locate(path, value=True)), ()
+    return at_location(finding, sources.locate(path, value=True))
+
+
+def _foreign_fix(name: str, section: Any) -> str:
+    """Return what to write where a section has another toolkit's key for the one it lacks."""
+    if not isinstance(section, dict):
+        return ""
+    keys = [key for key, one in FOREIGN_KEYS.items() if one.target == name and key in section]
+    return f"{FOREIGN_KEYS[keys[0]].text} for `{keys[0]}`" if keys else ""
 
 
 def _value_message(path: str, errors: list[ErrorDetails]) -> tuple[str, str]:
@@ -221,7 +252,8 @@ def _value_message(path: str, errors: list[ErrorDetails]) -> tuple[str, str]:
     value = errors[0]["input"]
     shown = _shown(value)
     reasons = list(dict.fromkeys(_reason(one) for one in errors))
-    message = f"`{path}: {shown}` {' or '.join(reasons)}" if path else f"the config {reasons[0]}"
+    reason = " or ".join([*reasons[:1], *(one.removeprefix("must be ") for one in reasons[1:])])
+    message = f"`{path}: {shown}` {reason}" if path else f"the config {reason}"
     fix = ""
     expected = str(errors[0].get("ctx", {}).get("expected", ""))
     if errors[0]["type"] == "literal_error" and isinstance(value, str):
@@ -232,6 +264,9 @@ def _value_message(path: str, errors: list[ErrorDetails]) -> tuple[str, str]:
         fix = f"delete the line, or write `{path.rpartition('.')[2]}: {{}}`"
     elif errors[0]["type"] == "string_type" and isinstance(value, (int, float)):
         fix = "put it in quotes"
+    elif isinstance(value, list) and path.startswith("cluster.component_placement."):
+        ranks = [str(rank) for rank in cast("list[object]", value)]
+        fix = f"ranks are one text: write `{','.join(ranks)}`" if ranks else "write ranks, as 0-3"
     elif value is None and path.startswith("cluster.component_placement."):
         # `{env,rollout: 0-3}` is two keys in YAML.
         fix = "set ranks such as 0-3; between braces a key with commas needs quotes"

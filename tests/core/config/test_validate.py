@@ -1,5 +1,7 @@
 import pytest
 
+from joyrlinf_core.config.foreign_keys import FOREIGN_KEYS
+from joyrlinf_core.config.keys import all_keys
 from joyrlinf_core.config.loader import load_config
 from tests.doubles.toy import TOY_YAML
 
@@ -58,6 +60,59 @@ def test_a_key_that_has_its_own_line_is_not_suggested(load):
     assert only(load(sets=["actor.macro_batch_size=4"])).fix == "did you mean `micro_batch_size`?"
 
 
+@pytest.mark.parametrize(
+    ("key", "told", "meant"),
+    [
+        ("actor.global_batch_size", "micro_batch_size x gradient_accumulation_steps", "actor"),
+        ("runner.max_epochs", "`runner.max_steps`", "runner.max_steps"),
+        ("env.train.num_group_envs", "write `total_num_envs`", "env.train.total_num_envs"),
+        ("env.train.group_size", "belongs under `algorithm`", "algorithm.group_size"),
+        ("defaults", "write `extends: NAME`", ""),
+        ("hydra", "delete it", ""),
+    ],
+)
+def test_keys_of_other_toolkits_say_what_to_write_here(load, key, told, meant):
+    loaded = load(sets=[f"{key}=8"])
+    assert told in only(loaded).fix
+    assert any(one.startswith(meant) for one in loaded.unparsed)
+
+
+def test_a_foreign_key_whose_meaning_a_simulator_lacks_is_an_unknown_key(load):
+    assert "allowed here" in only(load(sets=["env.train.task_suite_name=x"])).fix
+
+
+@pytest.mark.parametrize("env", ["libero", "maniskill", "metaworld", "wan"])
+@pytest.mark.parametrize("policy", ["gr00t", "openpi", "openvla_oft"])
+def test_no_foreign_key_is_one_of_joyrl(env, policy):
+    data = {"env": {"train": {"type": env}}, "actor": {"model": {"model_type": policy}}}
+    assert not {key.rpartition(".")[2] for key in all_keys(data)} & FOREIGN_KEYS.keys()
+
+
+def test_another_toolkits_name_of_the_simulator(load):
+    finding = only(load(("    type:", "    env_type:")))
+    assert (finding.code, finding.fix) == ("JR013", "write `type` for `env_type`")
+
+
+@pytest.mark.parametrize("key", ["actor.micro_batch_size", "runner.logger.log_path"])
+def test_references_are_refused(load, key):
+    """`log_path: ${oc.env:HOME}` would otherwise become a folder of that name."""
+    finding = only(load(sets=[f"{key}='${{oc.env:X}}/runs'"]))
+    assert (finding.code, finding.paths) == ("JR011", (key,))
+    assert "refers to another value" in finding.message
+
+
+def test_allowed_keys_are_listed_once_a_section(load):
+    loaded = load(sets=["rollout.zzz=1", "rollout.yyy=1", "profiler.zzz=1"])
+    fixes = [finding.fix for finding in loaded.findings]
+    assert sorted("allowed here" in fix for fix in fixes) == [False, True, True]
+    assert all(fix.startswith("delete it") for fix in fixes)
+
+
+def test_a_list_of_ranks_says_how_ranks_are_written(load):
+    finding = only(load(sets=["cluster.component_placement.env=[0, 1]"]))
+    assert finding.fix == "ranks are one text: write `0,1`"
+
+
 def test_dotted_key_in_a_file(load):
     finding = only(load(("runner:", "actor.optim.lr: 3\nrunner:")))
     assert "nested" in finding.fix
@@ -79,7 +134,7 @@ def test_dotted_key_in_a_file(load):
         ("runner.logger.experiment_name", "2024", "must be text"),
         ("env.train.auto_reset", "perhaps", "true or false"),
         ("algorithm.pipeline_mode", "snyc", "must be 'sync' or 'async'"),
-        ("cluster.component_placement.env", "[0, 1]", "must be text or must be a whole number"),
+        ("cluster.component_placement.env", "[0, 1]", "must be text or a whole number"),
         ("profiler.steps", "[1, x]", "whole number"),
     ],
 )
