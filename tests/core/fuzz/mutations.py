@@ -53,6 +53,44 @@ STRANGE: list[Any] = [
     {"key": 1},
     {"type": "metaworld"},
 ]
+AIMED: dict[str, list[Any]] = {
+    "algorithm.adv_type": ["grpo", "gae"],
+    "algorithm.loss_type": ["actor", "actor_critic"],
+    "algorithm.reward_type": ["chunk_level", "action_level"],
+    "algorithm.logprob_type": ["chunk_level", "action_level", "token_level"],
+    "algorithm.pipeline_mode": ["sync", "async"],
+    "algorithm.filter_rewards": [True, False],
+    "algorithm.entropy_bonus": [0.0, 0.01],
+    "algorithm.group_size": [1, 2, 4, 8, 16],
+    "actor.model.add_value_head": [True, False],
+    "actor.model.num_action_chunks": [1, 2, 4, 5, 8, 10],
+    "actor.micro_batch_size": [1, 2, 3, 8, 30, 32, 64],
+    "actor.gradient_accumulation_steps": [1, 2, 3, 4, 20],
+    "rollout.pipeline_stage_num": [1, 2, 3, 4],
+    "env.train.total_num_envs": [8, 16, 24, 64, 96, 120, 256],
+    "env.train.max_episode_steps": [1, 40, 50, 60, 80, 400],
+    "env.train.max_steps_per_rollout_epoch": [None, 20, 40, 80, 160],
+    "env.train.rollout_epoch": [1, 2, 3, 7],
+    "env.train.auto_reset": [True, False],
+    "env.eval.total_num_envs": [1, 2, 8, 64],
+    "env.eval.num_episodes": [None, 1, 50, 5000],
+    "cluster.num_nodes": [1, 2, 3],
+    "cluster.gpus_per_node": [None, 1, 2, 4, 8],
+    "cluster.placement_basis": ["global", "per_node"],
+    "cluster.component_placement": [
+        {"env,rollout,actor": "0"},
+        {"env,rollout,actor": "all"},
+        {"env,rollout,actor": "0-3"},
+        {"env,rollout": "0-3", "actor": "4-7"},
+        {"env,rollout": "0-2", "actor": "3"},
+        {"env": "0", "rollout": "1-2", "actor": "3"},
+        {"env": "0-1", "rollout": "2", "actor": "all"},
+        {"env,rollout": "0-1", "actor": "0-3"},
+        {"env,rollout": "0,2", "actor": "1,3"},
+    ],
+}
+"""Values that make sense, of the keys that a plan is made of."""
+
 FACTORS = [-1, 0, 0.5, 1 / 3, 2, 3, 5, 7, 10, 1000, 1_000_003, 10**12]
 
 Path = tuple[str, ...]
@@ -106,7 +144,8 @@ def mutated(draw: st.DrawFn, sources: dict[str, tuple[dict[str, Any], dict[str, 
     for _ in range(draw(st.integers(1, 3))):
         kind = draw(
             st.sampled_from(
-                ["drop", "duplicate", "retype", "rename", "rescale", "rescale", "add", "move"]
+                ["drop", "duplicate", "retype", "rename", "rescale", "add", "move"]
+                + ["aimed", "aimed", "aimed"]
             )
         )
         # Any key of the resolved config can be set; only written ones can be dropped or renamed.
@@ -124,6 +163,9 @@ def mutated(draw: st.DrawFn, sources: dict[str, tuple[dict[str, Any], dict[str, 
             parent[draw(new_names(path))] = parent.pop(path[-1])
         elif kind == "rescale":
             put(data, path, rescaled(at(resolved, path), draw(st.sampled_from(FACTORS))))
+        elif kind == "aimed":
+            target = draw(st.sampled_from(sorted(AIMED)))
+            put(data, tuple(target.split(".")), draw(st.sampled_from(AIMED[target])))
         elif kind == "add":
             target = draw(st.sampled_from(all_keys(resolved)))
             put(data, tuple(target.split(".")), draw(strange_values(path)))

@@ -13,14 +13,20 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from joyrlinf_cli.commands.config import _with_origin
 from joyrlinf_cli.render.validation import Report, write_json, write_text
 from joyrlinf_core.config import loader, presets
 from joyrlinf_core.config.dump import dump_config
 from joyrlinf_core.config.loader import load_config
+from joyrlinf_core.config.overrides import parse_overrides
 from joyrlinf_core.config.source_map import plain
 from joyrlinf_core.config.yaml_tree import read_tree
+from joyrlinf_core.errors import ConfigError, UsageError
+from joyrlinf_core.plan.batching import build_batch
+from joyrlinf_core.plan.build import assemble
+from joyrlinf_core.plan.placement import resolve_placement
 from tests.core.fuzz.mutations import mutated
 from tests.core.fuzz.worker_batches import build_worker_batches
 
@@ -109,3 +115,49 @@ def test_presets_themselves_are_buildable(folder, name):
     built = set()
     check(f"extends: {name}\n", built)
     assert built
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        ["actor.micro_batch_size=24"],
+        ["algorithm.group_size=7"],
+        ["rollout.pipeline_stage_num=3"],
+        ["actor.model.num_action_chunks=7"],
+        ["env.train.max_steps_per_rollout_epoch=40"],
+        ["env.eval.total_num_envs=3"],
+        ["env.eval.num_episodes=100000000000"],
+        ["algorithm.reward_type=action_level"],
+        ["cluster.component_placement={'env,rollout': 0, actor: 0-2}"],
+    ],
+)
+def test_the_double_of_a_run_sees_what_rules_refuse(sets):
+    """Without rules, the workers' code is what stumbles."""
+    config = load_config("quickstart", sets).config
+    assert not Report.of(load_config("quickstart", sets)).ok
+    placement = resolve_placement(config.cluster)
+    plan = assemble("train", {}, config, placement, build_batch(config, placement, "train"))
+    with pytest.raises((AssertionError, ConfigError, IndexError)):
+        build_worker_batches(plan)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(st.characters(max_codepoint=0x2100) | st.sampled_from("{}[]:,-&*!|>'\"#%@ \n\t\0")))
+def test_any_text_is_a_tree_or_a_finding(text):
+    for raw in (
+        text,
+        text.encode("utf-8", "surrogatepass"),
+        text.encode("utf-16", "surrogatepass"),
+    ):
+        findings = []
+        tree = read_tree(raw, "f.yaml", findings)
+        assert all(finding.severity == "error" and finding.line for finding in findings)
+        assert tree is None or plain(tree) is not Ellipsis
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(), st.text())
+def test_any_override_is_a_finding_or_a_usage_error(key, value):
+    for argument in (f"{key}={value}", f"runner.{key}={value}", f"runner.seed={value}", key):
+        with contextlib.suppress(UsageError):
+            parse_overrides([argument])
