@@ -93,6 +93,8 @@ AIMED: dict[str, list[Any]] = {
 
 FACTORS = [-1, 0, 0.5, 1 / 3, 2, 3, 5, 7, 10, 1000, 1_000_003, 10**12]
 
+KINDS = ["drop", "duplicate", "retype", "rename", "rescale", "add", "move", *["aimed"] * 3]
+
 Path = tuple[str, ...]
 
 
@@ -142,12 +144,7 @@ def mutated(draw: st.DrawFn, sources: dict[str, tuple[dict[str, Any], dict[str, 
     data = copy.deepcopy(written)
     duplicate = False
     for _ in range(draw(st.integers(1, 3))):
-        kind = draw(
-            st.sampled_from(
-                ["drop", "duplicate", "retype", "rename", "rescale", "add", "move"]
-                + ["aimed", "aimed", "aimed"]
-            )
-        )
+        kind = draw(st.sampled_from(KINDS))
         # Any key of the resolved config can be set; only written ones can be dropped or renamed.
         anywhere = kind in ("retype", "rescale")
         known = [one for one in paths(resolved if anywhere else data) if one]

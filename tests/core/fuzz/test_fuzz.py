@@ -120,15 +120,15 @@ def test_presets_themselves_are_buildable(folder, name):
 @pytest.mark.parametrize(
     "sets",
     [
-        ["actor.micro_batch_size=24"],
+        ["actor.micro_batch_size=25"],
         ["algorithm.group_size=7"],
-        ["rollout.pipeline_stage_num=3"],
+        ["rollout.pipeline_stage_num=5"],
         ["actor.model.num_action_chunks=7"],
         ["env.train.max_steps_per_rollout_epoch=40"],
         ["env.eval.total_num_envs=3"],
         ["env.eval.num_episodes=100000000000"],
         ["algorithm.reward_type=action_level"],
-        ["cluster.component_placement={'env,rollout': 0, actor: 0-2}"],
+        ["cluster.component_placement={'env,rollout': 0, actor: 0-6}"],
     ],
 )
 def test_the_double_of_a_run_sees_what_rules_refuse(sets):
@@ -144,11 +144,8 @@ def test_the_double_of_a_run_sees_what_rules_refuse(sets):
 @settings(max_examples=300, deadline=None)
 @given(st.text(st.characters(max_codepoint=0x2100) | st.sampled_from("{}[]:,-&*!|>'\"#%@ \n\t\0")))
 def test_any_text_is_a_tree_or_a_finding(text):
-    for raw in (
-        text,
-        text.encode("utf-8", "surrogatepass"),
-        text.encode("utf-16", "surrogatepass"),
-    ):
+    encoded = [text.encode(name, "surrogatepass") for name in ("utf-8", "utf-16", "utf-32-be")]
+    for raw in (text, *encoded):
         findings = []
         tree = read_tree(raw, "f.yaml", findings)
         assert all(finding.severity == "error" and finding.line for finding in findings)
