@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -56,6 +57,7 @@ def resolve(
     sets: Sequence[str] | None,
     *,
     job: Job | None = None,
+    as_json: bool = False,
 ) -> LoadedConfig:
     """Load the config that the user named; `config` of the result is never None.
 
@@ -68,6 +70,7 @@ def resolve(
         config: `--config`.
         sets: `--set` arguments.
         job: What will run; `eval` and `sft` ask for other files than a training run.
+        as_json: Also print the findings as one JSON document if one of them is an error.
 
     Raises:
         UsageError: No config, several, or one that does not exist was named.
@@ -79,6 +82,9 @@ def resolve(
     findings = check_loaded(loaded, job)
     write_findings(findings, loaded.source_map, sys.stderr, summary=loaded.source)
     if any(finding.severity == "error" for finding in findings):
+        if as_json:
+            told = [finding.to_json() for finding in findings]
+            print(json.dumps({"schema": 1, "ok": False, "findings": told}, indent=2))
         raise typer.Exit(ExitCode.CONFIG_INVALID)
     return loaded
 

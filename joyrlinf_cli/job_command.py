@@ -41,10 +41,11 @@ def resolved_config(
     config: Path | None,
     sets: list[str] | None,
     *,
-    job: Job | None,
+    job: Job,
+    as_json: bool = False,
 ) -> Config:
     """Return the config that the user named, checked for a job, or end the command."""
-    loaded = resolve(argument, preset, config, sets, job=job)
+    loaded = resolve(argument, preset, config, sets, job=job, as_json=as_json)
     if loaded.config is None:
         raise ConfigError(loaded.findings)
     return loaded.config

@@ -66,7 +66,7 @@ def estimate(
     from joyrlinf_core.plan.hardware import GIB
     from joyrlinf_core.plan.roofline import Rates
 
-    loaded = resolve(argument, preset, config, sets)
+    loaded = resolve(argument, preset, config, sets, as_json=as_json)
     if loaded.config is None:
         raise ConfigError(loaded.findings)
     host = int(host_memory_gb * GIB) if host_memory_gb else None

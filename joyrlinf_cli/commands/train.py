@@ -18,7 +18,7 @@ from joyrlinf_cli.options import (
 )
 
 if TYPE_CHECKING:
-    from joyrlinf_core.config.schema import Config
+    from joyrlinf_core.config.loader import LoadedConfig
 
 DryRunOption = Annotated[
     bool,
@@ -39,29 +39,37 @@ def train(
 
     The first Ctrl-C finishes the step, saves and exits with code 75; the second stops at once.
     """
+    if dry_run:
+        from joyrlinf_cli.configs import resolve
+
+        # What this version can't run, and files of another machine, can be planned all the same.
+        _print_plan(resolve(argument, preset, config, sets, as_json=as_json), as_json=as_json)
+        return
     from joyrlinf_cli.job_command import finish, resolved_config
 
-    # What this version can't run, and files of another machine, can be planned all the same.
-    job = None if dry_run else "train"
-    resolved = resolved_config(argument, preset, config, sets, job=job)
-    if dry_run:
-        _print_plan(resolved, as_json=as_json)
-        return
+    resolved = resolved_config(argument, preset, config, sets, job="train", as_json=as_json)
     finish("train", lambda jobs: jobs.train(resolved), console=console, as_json=as_json)
 
 
-def _print_plan(config: Config, *, as_json: bool) -> None:
+def _print_plan(loaded: LoadedConfig, *, as_json: bool) -> None:
     import os
     import sys
 
-    from joyrlinf_cli.render.dry_run import dry_run_lines
+    from joyrlinf_cli.render.dry_run import dry_run_lines, unrunnable_lines
     from joyrlinf_cli.render.table import heading
     from joyrlinf_cli.render.text import Line, write_lines
+    from joyrlinf_core.errors import ConfigError
     from joyrlinf_core.launcher.command import shell_line, torchrun_command, worker_environment
     from joyrlinf_core.launcher.jobs import needs_policy
     from joyrlinf_core.launcher.policy_cache import cached_policy
-    from joyrlinf_core.plan.build import build_plan
+    from joyrlinf_core.plan.build import build_plan, check_loaded
 
+    config, findings = loaded.config, check_loaded(loaded)
+    if config is None:
+        raise ConfigError(findings)
+    refused = {one.code for one in check_loaded(loaded, "train") if one.severity == "error"}
+    # A missing file is a warning here: the machine that runs it may have it.
+    blockers = [one for one in findings if one.severity == "info" and one.code in refused]
     plan = build_plan(config, None)
     commands = [
         torchrun_command(plan, Path("RUN_DIR"), node_rank=node)
@@ -72,6 +80,9 @@ def _print_plan(config: Config, *, as_json: bool) -> None:
     if as_json:
         document = {
             "schema": 1,
+            "ok": True,
+            "runnable": not blockers,
+            "findings": [finding.to_json() for finding in findings],
             "plan": plan.model_dump(mode="json"),
             "torchrun": commands,
             "environment": environment,
@@ -79,7 +90,7 @@ def _print_plan(config: Config, *, as_json: bool) -> None:
         }
         print(json.dumps(document, indent=2))
         return
-    lines: list[Line] = dry_run_lines(plan)
+    lines: list[Line] = [*unrunnable_lines(blockers), *dry_run_lines(plan)]
     if policy is not None:
         there = "kept in" if Path(policy).exists() else "is made first by behaviour cloning, in"
         lines += [*heading("policy"), [(f"  {there} {policy}", "")]]

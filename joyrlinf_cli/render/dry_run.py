@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from joyrlinf_cli.render.table import heading, shown_bytes, table
 from joyrlinf_cli.render.text import Line
+from joyrlinf_core.errors import Finding
 from joyrlinf_core.plan.ranks import as_ranges
 from joyrlinf_core.plan.run_plan import MemoryItem, MemoryPlan, RankPlan, RunPlan, Shard
 
@@ -26,6 +27,14 @@ def dry_run_lines(plan: RunPlan) -> list[Line]:
         *_traffic_lines(plan),
         *memory_lines(plan),
     ]
+
+
+def unrunnable_lines(blockers: Sequence[Finding]) -> list[Line]:
+    """Return the line that says why this version can plan a config but not run it, if so."""
+    if not blockers:
+        return []
+    reasons = "; ".join(f"{one.code} {one.message}" for one in blockers)
+    return [[("does not run in this version: ", "bold yellow"), (reasons, "")], []]
 
 
 def _rank_lines(plan: RunPlan) -> list[Line]:

@@ -43,6 +43,9 @@ def test_tables_of_two_nodes(joyrl, two_nodes):
     assert result.code == 0, result.err
     tables, _, commands = result.out.partition("\ntorchrun")
     assert tables == (
+        "does not run in this version: JR206 this version plans but does not run a disaggregated "
+        "placement (env 0-5,8-13, rollout 0-5,8-13, actor 6-7,14-15)\n"
+        "\n"
         "placement: disaggregated, 2 nodes x 8 ranks\n"
         "  rank       node  local rank  GPU  role          envs each  groups each  env ids\n"
         "  0-5,8-13   0-1   0-5         0-5  env, rollout         32            4  0-383\n"
@@ -105,10 +108,42 @@ def test_what_is_missing_here_only_warns(joyrl, two_nodes):
     assert joyrl("train", two_nodes).code == 3
 
 
+def test_what_this_version_cannot_run_is_said_in_the_document(joyrl):
+    preset = ["train", "--preset", "libero-pi05-spatial-sync", "--dry-run"]
+    first = joyrl(*preset).out.splitlines()[0]
+    assert first.startswith("does not run in this version: JR701 ")
+    document = json.loads(joyrl(*preset, "--json").out)
+    assert (document["ok"], document["runnable"]) == (True, False)
+    assert "JR701" in [one["code"] for one in document["findings"]]
+
+
+def test_a_file_that_another_machine_may_have_is_no_reason_not_to_run(joyrl, two_nodes):
+    one = "cluster={'gpus_per_node': 8, 'component_placement': {'env,rollout,actor': '0-7'}}"
+    result = joyrl("train", two_nodes, "--dry-run", "--json", "--set", one)
+    document = json.loads(result.out)
+    assert document["runnable"] is True
+    assert [one["code"] for one in document["findings"]] == ["JR402"]
+
+
+@pytest.mark.parametrize("command", [["train", "--dry-run"], ["train"], ["estimate"]])
+def test_an_invalid_config_is_one_json_document_too(joyrl, two_nodes, command):
+    result = joyrl(*command, two_nodes, "--json", "--set", "actor.micro_batch_size=0")
+    assert result.code == 3
+    document = json.loads(result.out)
+    assert (document["schema"], document["ok"]) == (1, False)
+    assert ("JR011", "actor.micro_batch_size") in [
+        (one["code"], one["path"]) for one in document["findings"]
+    ]
+
+
 def test_json_says_the_same(joyrl, two_nodes):
     result = joyrl("train", two_nodes, "--dry-run", "--json")
     document = json.loads(result.out)
-    assert list(document) == ["schema", "plan", "torchrun", "environment", "sft_policy"]
+    assert list(document) == [
+        "schema", "ok", "runnable", "findings", "plan", "torchrun", "environment", "sft_policy",
+    ]  # fmt: skip
+    assert document["runnable"] is False
+    assert [one["code"] for one in document["findings"]] == ["JR206", "JR402"]
     plan = document["plan"]
     assert [rank["roles"] for rank in plan["ranks"][5:7]] == [["env", "rollout"], ["actor"]]
     assert len(plan["shards"]) == 12
