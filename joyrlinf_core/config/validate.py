@@ -235,8 +235,16 @@ def _finding(path: str, errors: list[ErrorDetails], data: object, sources: Sourc
         fix = f"did you mean `{near[0]}`?" if near else _foreign_fix(name, cast("Any", value))
         finding = Finding("JR013", "error", (path,), errors[0]["msg"], fix)
         return at_location(finding, sources.locate(path, value=True))
-    finding = Finding("JR011", "error", (path,), *_value_message(path, errors))
-    return at_location(finding, sources.locate(path, value=True))
+    message, fix = _value_message(path, errors)
+    # Of two keys that don't go together the user may have written the other one.
+    named = (f"{section}.{key}" for key in _NAMED_KEY.findall(message))
+    others = dict.fromkeys(key for key in named if key != path and sources.exact(key))
+    finding = sources.place(Finding("JR011", "error", (path, *others), message, fix))
+    return at_location(finding, sources.locate(finding.paths[0], value=True))
+
+
+_NAMED_KEY = re.compile(r"`(\w+)[:`]")
+"""A key of the same section in the message of a validator."""
 
 
 def _foreign_fix(name: str, section: Any) -> str:
@@ -351,13 +359,15 @@ def _build(
             tops = {str(one["loc"][0]) for one in error.errors() if one["loc"]}
         if not tops or not isinstance(value, dict):
             break
+        absent = tops - value.keys()
         value = {k: v for k, v in cast("dict[str, Any]", value).items() if k not in tops}
         unparsed.update(f"{path}.{name}" for name in tops)
-        # A required key that is missing gets a placeholder; `unparsed` keeps rules away from it.
+        # A required key that is missing, and a default that does not go with another key, get a
+        # placeholder; `unparsed` keeps rules away from it.
         fields: dict[str, Any] = {
             name: (Any, None)
             for name in tops
-            if name in cls.model_fields and cls.model_fields[name].is_required()
+            if name in cls.model_fields and (name in absent or cls.model_fields[name].is_required())
         }
         if fields:
             cls = create_model(cls.__name__, __base__=cls, **fields)

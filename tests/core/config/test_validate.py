@@ -113,6 +113,30 @@ def test_a_list_of_ranks_says_how_ranks_are_written(load):
     assert finding.fix == "ranks are one text: write `0,1`"
 
 
+MISFIT = """\
+extends: maniskill-pi05-sync
+env:
+  train:
+    policy_setup: panda-qpos
+"""
+
+
+def test_of_two_keys_that_do_not_fit_the_users_is_shown(tmp_path):
+    """`task_id` is the preset's."""
+    (tmp_path / "my.yaml").write_text(MISFIT)
+    finding = only(load_config(tmp_path / "my.yaml"))
+    assert finding.paths == ("env.train.policy_setup", "env.train.task_id")
+    assert (finding.file, finding.line) == (str(tmp_path / "my.yaml"), 4)
+
+
+def test_keys_beside_a_misfit_are_read_all_the_same(tmp_path):
+    (tmp_path / "my.yaml").write_text(MISFIT + "    total_num_envs: 100\n")
+    loaded = load_config(tmp_path / "my.yaml")
+    assert "env.train.task_id" in loaded.unparsed
+    assert "env.train" not in loaded.unparsed
+    assert loaded.partial.env.train.total_num_envs == 100
+
+
 def test_dotted_key_in_a_file(load):
     finding = only(load(("runner:", "actor.optim.lr: 3\nrunner:")))
     assert "nested" in finding.fix
