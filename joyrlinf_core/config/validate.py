@@ -61,7 +61,7 @@ def check_schema(tree: Located, sources: SourceMap) -> Checked:
         if not findings:
             return Checked(config, config, frozenset(), ())
     except ValidationError as error:
-        errors = error.errors(include_url=False)
+        errors = [_narrowed(one) for one in error.errors(include_url=False)]
     # Several errors at one place are the branches of a union: one finding.
     by_path: dict[str, list[ErrorDetails]] = {}
     twins = {(one["loc"], one["type"]) for one in errors if one["loc"][:2] == ("env", "train")}
@@ -169,6 +169,15 @@ def _is_inherited(
     return own is None or len(loc) == 2 or (train is not None and own.at == train.at)
 
 
+def _narrowed(error: ErrorDetails) -> ErrorDetails:
+    """Return an error of a whole section as one of the first key in it that its message names."""
+    value = error["input"]
+    if error["type"] != "value_error" or not isinstance(value, dict):
+        return error
+    key = next((key for key in _NAMED_KEY.findall(error["msg"]) if key in value), None)
+    return {**error, "loc": (*error["loc"], key)} if key is not None else error
+
+
 def _error_path(error: ErrorDetails, data: object) -> str:
     """Return the config key of an error, without pydantic's tags of union branches."""
     names: list[str] = []
@@ -262,6 +271,8 @@ def _value_message(path: str, errors: list[ErrorDetails]) -> tuple[str, str]:
     reasons = list(dict.fromkeys(_reason(one) for one in errors))
     reason = " or ".join([*reasons[:1], *(one.removeprefix("must be ") for one in reasons[1:])])
     message = f"`{path}: {shown}` {reason}" if path else f"the config {reason}"
+    if errors[0]["type"] == "value_error" and isinstance(value, dict):
+        message = reason  # of several keys, which it names
     fix = ""
     expected = str(errors[0].get("ctx", {}).get("expected", ""))
     if errors[0]["type"] == "literal_error" and isinstance(value, str):
@@ -356,7 +367,8 @@ def _build(
         try:
             return cls.model_validate(value)
         except ValidationError as error:
-            tops = {str(one["loc"][0]) for one in error.errors() if one["loc"]}
+            errors = [_narrowed(one) for one in error.errors()]
+            tops = {str(one["loc"][0]) for one in errors if one["loc"]}
         if not tops or not isinstance(value, dict):
             break
         absent = tops - value.keys()

@@ -137,6 +137,17 @@ def test_keys_beside_a_misfit_are_read_all_the_same(tmp_path):
     assert loaded.partial.env.train.total_num_envs == 100
 
 
+def test_a_misfit_that_a_whole_section_reports_is_that_of_the_key(tmp_path):
+    text = "extends: quickstart\nactor:\n  model:\n    num_steps: 1\n    ignore_last: true\n"
+    (tmp_path / "my.yaml").write_text(text)
+    loaded = load_config(tmp_path / "my.yaml")
+    finding = only(loaded)
+    assert finding.message.startswith("`num_steps: 1` leaves no noisy step")
+    assert (finding.paths[0], finding.line) == ("actor.model.num_steps", 4)
+    assert "actor.model" not in loaded.unparsed
+    assert loaded.partial.actor.model.num_action_chunks
+
+
 def test_dotted_key_in_a_file(load):
     finding = only(load(("runner:", "actor.optim.lr: 3\nrunner:")))
     assert "nested" in finding.fix
