@@ -9,17 +9,17 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-from pydantic import ValidationError, create_model
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from joyrlinf_core.config.foreign_keys import FOREIGN_KEYS, INTERPOLATION
 from joyrlinf_core.config.help_texts import help_texts
-from joyrlinf_core.config.keys import CHOICES, chosen_class, class_at, section_in, suggest
-from joyrlinf_core.config.schema import Config, EnvSection
+from joyrlinf_core.config.keys import CHOICES, class_at, suggest
+from joyrlinf_core.config.partial import NAMED_KEY, build_partial, narrowed
+from joyrlinf_core.config.schema import Config
 from joyrlinf_core.config.schema.base import Section
 from joyrlinf_core.config.source_map import Located, SourceMap, at_location, plain
 from joyrlinf_core.config.yaml_tree import MAX_INT
@@ -61,7 +61,7 @@ def check_schema(tree: Located, sources: SourceMap) -> Checked:
         if not findings:
             return Checked(config, config, frozenset(), ())
     except ValidationError as error:
-        errors = [_narrowed(one) for one in error.errors(include_url=False)]
+        errors = [narrowed(one) for one in error.errors(include_url=False)]
     # Several errors at one place are the branches of a union: one finding.
     by_path: dict[str, list[ErrorDetails]] = {}
     twins = {(one["loc"], one["type"]) for one in errors if one["loc"][:2] == ("env", "train")}
@@ -82,7 +82,7 @@ def check_schema(tree: Located, sources: SourceMap) -> Checked:
         finding = Finding("JR011", "error", (wrong[MAX_FINDINGS],), message)
         findings.append(at_location(finding, sources.locate(wrong[MAX_FINDINGS])))
     unparsed.update(_error_path(one, data) for one in errors)
-    partial = _build_partial(data, unparsed)
+    partial = build_partial(data, unparsed)
     return Checked(None, partial, frozenset(unparsed), tuple(findings))
 
 
@@ -169,15 +169,6 @@ def _is_inherited(
     return own is None or len(loc) == 2 or (train is not None and own.at == train.at)
 
 
-def _narrowed(error: ErrorDetails) -> ErrorDetails:
-    """Return an error of a whole section as one of the first key in it that its message names."""
-    value = error["input"]
-    if error["type"] != "value_error" or not isinstance(value, dict):
-        return error
-    key = next((key for key in _NAMED_KEY.findall(error["msg"]) if key in value), None)
-    return {**error, "loc": (*error["loc"], key)} if key is not None else error
-
-
 def _error_path(error: ErrorDetails, data: object) -> str:
     """Return the config key of an error, without pydantic's tags of union branches."""
     names: list[str] = []
@@ -246,14 +237,10 @@ def _finding(path: str, errors: list[ErrorDetails], data: object, sources: Sourc
         return at_location(finding, sources.locate(path, value=True))
     message, fix = _value_message(path, errors)
     # Of two keys that don't go together the user may have written the other one.
-    named = (f"{section}.{key}" for key in _NAMED_KEY.findall(message))
+    named = (f"{section}.{key}" for key in NAMED_KEY.findall(message))
     others = dict.fromkeys(key for key in named if key != path and sources.exact(key))
     finding = sources.place(Finding("JR011", "error", (path, *others), message, fix))
     return at_location(finding, sources.locate(finding.paths[0], value=True))
-
-
-_NAMED_KEY = re.compile(r"`(\w+)[:`]")
-"""A key of the same section in the message of a validator."""
 
 
 def _foreign_fix(name: str, section: Any) -> str:
@@ -322,86 +309,3 @@ def _reason(error: ErrorDetails) -> str:
         return text
     text = error["msg"].removeprefix("Value error, ")
     return text.replace("Input should be", "must be").replace("Input should", "must")
-
-
-def _build_partial(data: object, unparsed: set[str]) -> Config:
-    """Build every section that can be built, leaving out the keys in `unparsed`."""
-    around = {key[:i] for key in unparsed for i in range(len(key)) if key[i] == "."}
-    pruned = _without(data, "", unparsed, around)
-    sections: dict[str, Any] = {}
-    for name, field in Config.model_fields.items():
-        if name == "env":
-            parts: dict[str, Any] = {"eval": None}
-            parts.update((k, v) for k, v in _parts(pruned, unparsed) if v is not None)
-            sections["env"] = EnvSection.model_construct(None, **parts)
-            continue
-        cls = section_in(field.annotation)
-        if name not in pruned:
-            if field.is_required():
-                unparsed.add(name)
-            continue
-        assert cls is not None, "every field of the root is a section"
-        value = pruned[name]
-        built = None if value is None else _build(cls, name, value, pruned, unparsed)
-        if built is not None or value is None:
-            sections[name] = built
-    return Config.model_construct(**sections)
-
-
-def _parts(pruned: dict[str, Any], unparsed: set[str]) -> Iterator[tuple[str, Section | None]]:
-    env = pruned.get("env")
-    for name in ("train", "eval"):
-        path = f"env.{name}"
-        cls = chosen_class(path, pruned)
-        if isinstance(env, dict) and name in env and cls is not None:
-            yield name, _build(cls, path, cast("dict[str, Any]", env)[name], pruned, unparsed)
-        elif name == "train" or path in {key[: len(path)] for key in unparsed}:
-            unparsed.add(path)
-
-
-def _build(
-    cls: type[Section], path: str, value: Any, data: dict[str, Any], unparsed: set[str]
-) -> Section | None:
-    """Build one section; keys that it lacks or has wrong are left out where that is possible."""
-    for _ in range(len(cls.model_fields) + 1):
-        try:
-            return cls.model_validate(value)
-        except ValidationError as error:
-            errors = [_narrowed(one) for one in error.errors()]
-            tops = {str(one["loc"][0]) for one in errors if one["loc"]}
-        if not tops or not isinstance(value, dict):
-            break
-        absent = tops - value.keys()
-        value = {k: v for k, v in cast("dict[str, Any]", value).items() if k not in tops}
-        unparsed.update(f"{path}.{name}" for name in tops)
-        # A required key that is missing, and a default that does not go with another key, get a
-        # placeholder; `unparsed` keeps rules away from it.
-        fields: dict[str, Any] = {
-            name: (Any, None)
-            for name in tops
-            if name in cls.model_fields and (name in absent or cls.model_fields[name].is_required())
-        }
-        if fields:
-            cls = create_model(cls.__name__, __base__=cls, **fields)
-    unparsed.add(path)
-    return None
-
-
-def _without(value: object, path: str, dropped: set[str], around: set[str]) -> Any:
-    """Return plain data without some keys; a list with a bad item goes as a whole.
-
-    Args:
-        value: The data at `path`.
-        path: Dotted path.
-        dropped: Keys to leave out.
-        around: Everything that holds one of them.
-    """
-    if not isinstance(value, dict):
-        return value
-    kept: dict[str, Any] = {}
-    for name, child in cast("dict[str, object]", value).items():
-        below = f"{path}.{name}" if path else name
-        in_list = below in around and not isinstance(child, dict)
-        if below not in dropped and not in_list:
-            kept[name] = _without(cast("object", child), below, dropped, around)
-    return kept
