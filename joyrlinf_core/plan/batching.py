@@ -19,9 +19,10 @@ The letters, here, in `run_plan.py`, and where rules and `joyrl train --dry-run`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, product
+from math import log
 from typing import Literal
 
 from joyrlinf_core.config.schema import Config
@@ -52,6 +53,15 @@ class BatchShape:
     """R."""
     micro_batch_size: int
     gradient_accumulation_steps: int
+    epoch_is_episode: bool = False
+    """No length of an epoch is given, so that it is that of an episode."""
+
+    def changed(self, numbers: Mapping[Number, int]) -> BatchShape:
+        """Return the shape with other numbers."""
+        every: dict[str, int] = {**numbers}
+        if self.epoch_is_episode and "max_episode_steps" in numbers:
+            every.setdefault("steps_per_epoch", numbers["max_episode_steps"])
+        return replace(self, **every)
 
     @property
     def t_eff(self) -> int:
@@ -89,24 +99,36 @@ _NEEDS = {
     "JR104": {"JR101", "JR102"},
     "JR110": {"JR101", "JR102"},
     "JR103": {"JR101", "JR105", "JR106"},
+    "JR105": {"JR104"},
 }
 """A check that makes no sense while one of these fails is not made."""
 
 
 def violations(shape: BatchShape) -> frozenset[str]:
     """Return the codes of the batch rules that these numbers break."""
+    return _judged(shape)[0]
+
+
+def waiting(shape: BatchShape) -> dict[str, str]:
+    """Return which rules could not be checked: code -> the broken rule that each waits for."""
+    return _judged(shape)[1]
+
+
+def _judged(shape: BatchShape) -> tuple[frozenset[str], dict[str, str]]:
     broken: set[str] = set()
+    after: dict[str, str] = {}
     for code, holds in _CHECKS.items():
-        if not _NEEDS.get(code, set()) & broken and not holds(shape):
+        first = min((need for need in _NEEDS.get(code, ()) if need in broken), default=None)
+        if code == "JR105" and shape.num_envs % shape.group_size == 0:
+            first = None  # whole groups may still fail to divide over the actors
+        if code == "JR103" and first is None:
+            first = after.get("JR105")
+        if first is not None:
+            after[code] = first
+        elif not holds(shape):
             broken.add(code)
-    return frozenset(broken)
+    return frozenset(broken), after
 
-
-_FARTHEST = 1 << 20
-_SEARCHED = 4096
-"""Values on either side that are looked at: enough for any unit, and quickly done."""
-_TRIES = 8
-"""Values on either side that `accepts` is asked about."""
 
 Number = Literal[
     "num_envs",
@@ -118,6 +140,12 @@ Number = Literal[
     "micro_batch_size",
     "gradient_accumulation_steps",
 ]
+
+_FARTHEST = 1 << 20
+_SEARCHED = 4096
+"""Values on either side that are looked at: enough for any unit, and quickly done."""
+_TRIES = 8
+"""Values on either side that `accepts` is asked about."""
 
 
 def nearest(
@@ -141,18 +169,19 @@ def nearest(
     now: int = getattr(shape, number)
 
     def works(value: int) -> bool:
-        after = violations(replace(shape, **{number: value}))
+        after = violations(shape.changed({number: value}))
         return code not in after and after <= broken
 
     # Larger than the whole that it divides, a number can't work.
-    wholes = {
+    wholes: dict[Number, int] = {
         "micro_batch_size": shape.samples_per_actor,
         "gradient_accumulation_steps": shape.samples_per_actor,
         "group_size": shape.num_envs,
         "stages": shape.num_envs,
         "chunk_size": shape.steps_per_epoch,
-        "max_episode_steps": shape.steps_per_epoch,
     }
+    if not shape.epoch_is_episode:
+        wholes["max_episode_steps"] = shape.steps_per_epoch
     whole = wholes.get(number, _FARTHEST)
     reach = min(whole, max(4 * now, 1024))
 
@@ -163,6 +192,55 @@ def nearest(
     below = now - 1 if number not in wholes else min(now - 1, whole)
     found = (first(range(below, 0, -1)), first(range(now + 1, reach + 1)))
     return tuple(value for value in found if value is not None)
+
+
+_AROUND = 40
+"""Values of a number that pairs are made of."""
+
+
+def nearest_pair(
+    shape: BatchShape,
+    code: str,
+    first: Sequence[Number],
+    second: Sequence[Number],
+    accepts: Callable[[Mapping[Number, int]], bool],
+) -> dict[Number, int] | None:
+    """Return the two numbers that mend a rule, break no batch rule and change least.
+
+    Pairs that mend every batch rule go first. At most `_AROUND` values of a number are looked at,
+    between half and double of what it is, and `accepts` is asked a few times only.
+
+    Args:
+        shape: Numbers that break the rule.
+        code: The rule to mend.
+        first: Numbers of which one changes.
+        second: Numbers of which another one changes.
+        accepts: Further test of a pair.
+    """
+    broken = violations(shape)
+    names: dict[frozenset[Number], tuple[Number, Number]] = {}
+    for a, b in product(first, second):
+        if a != b:
+            names.setdefault(frozenset((a, b)), (a, b))
+    near = {name: _around(getattr(shape, name)) for name in {*first, *second}}
+    found: list[tuple[bool, float, dict[Number, int]]] = []
+    for a, b in names.values():
+        for (x, x_far), (y, y_far) in product(near[a], near[b]):
+            after = violations(shape.changed({a: x, b: y}))
+            if code not in after and after <= broken:
+                found.append((bool(after), x_far + y_far, {a: x, b: y}))
+    found.sort(key=lambda one: one[:2])
+    return next((pair for _, _, pair in found[:_TRIES] if accepts(pair)), None)
+
+
+def _around(now: int) -> list[tuple[int, float]]:
+    """Return other values of a number and how far each is, as the logarithm of the ratio."""
+    far = {value: abs(log(value / now)) for value in range(max(1, now // 2), 2 * now + 1)}
+    del far[now]
+    near = sorted(far.items(), key=lambda item: item[1])[: _AROUND // 2]
+    # Round values farther away divide more.
+    round_ones = [item for item in far.items() if item[0] % 8 == 0 and item not in near]
+    return near + sorted(round_ones, key=lambda item: item[1])[: _AROUND - len(near)]
 
 
 def batch_shape(config: Config, placement: Placement) -> BatchShape:
@@ -182,6 +260,7 @@ def batch_shape(config: Config, placement: Placement) -> BatchShape:
         rollout_epochs=env.rollout_epoch,
         micro_batch_size=actor.micro_batch_size,
         gradient_accumulation_steps=actor.gradient_accumulation_steps,
+        epoch_is_episode=env.max_steps_per_rollout_epoch is None,
     )
 
 

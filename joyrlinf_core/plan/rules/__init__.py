@@ -73,9 +73,13 @@ def _skipped(context: RuleContext) -> list[Finding]:
         blockers = context.blockers(RULES[code])
         if blockers and context.applies(RULES[code]):
             by_key.setdefault(min(blockers, key=lambda key: (len(key), key)), []).append(code)
-    if not by_key:
+    after: dict[str, list[str]] = {}
+    for code, first in sorted(context.waiting.items()):
+        after.setdefault(first, []).append(code)
+    if not by_key and not after:
         return []
-    parts = [
+    parts = [f"{_ranges(codes)} (after {first})" for first, codes in sorted(after.items())]
+    parts += [
         f"{_ranges(codes)} ({'needs' if len(codes) == 1 else 'need'} {key})"
         for key, codes in sorted(by_key.items(), key=lambda item: item[1])
     ]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import lcm
 
 from joyrlinf_core.errors import Finding
-from joyrlinf_core.plan.batching import BatchShape, Number, nearest, violations
+from joyrlinf_core.plan.batching import BatchShape, Number, nearest, nearest_pair, violations
 from joyrlinf_core.plan.rules.changes import Change, told
 from joyrlinf_core.plan.rules.rule import CLUSTER, RuleContext, finding, rule
 
@@ -45,17 +45,36 @@ def _fix(
     numbers: tuple[Number, ...],
     *more: Change,
 ) -> str:
-    """Return the nearest working values of each number, or the advice to change several."""
+    """Return the nearest working values of each number, a pair where these are far or none."""
     if context.probing:
         return ""
-    changes: list[Change] = []
+    near: list[Change] = []
+    far: list[Change] = []
     for number in numbers:
-        key = _KEYS[number]
-        values = nearest(shape, number, code, lambda v, key=key: context.mends(code, {key: v}))
-        changes.extend({key: value} for value in values)
-    changes.extend(change for change in more if context.mends(code, change))
+        key, now = _KEYS[number], getattr(shape, number)
+        for value in nearest(shape, number, code, lambda v, k=key: context.mends(code, {k: v})):
+            (near if value <= 2 * now else far).append({key: value})
+    near.extend(change for change in more if context.mends(code, change))
+    batch: tuple[Number, ...] = ("micro_batch_size", "gradient_accumulation_steps")
+    if not any(set(change) - {_ENVS} for change in near):
+        others: tuple[Number, ...] = ("num_envs", "stages", "group_size", *batch)
+        pairs: list[tuple[tuple[Number, ...], tuple[Number, ...]]] = [(batch, batch)]
+        if code != "JR103":
+            pairs = [] if near else [((one,), others) for one in numbers]
+        for first, second in pairs:
+            pair = nearest_pair(
+                shape, code, first, second, lambda p: context.mends(code, _as_change(p))
+            )
+            if pair is not None and _as_change(pair) not in near:
+                near.append(_as_change(pair))
     keys = " or ".join(_KEYS[number] for number in numbers)
-    return told(changes) or f"no single value of {keys} helps; change several"
+    # Far more of something is no help while there is something nearer, except more envs.
+    distant = [change for change in far if not near or _ENVS in change]
+    return told([*near, *distant]) or f"no single value of {keys} and no pair helps; change several"
+
+
+def _as_change(numbers: Mapping[Number, int]) -> Change:
+    return {_KEYS[number]: value for number, value in numbers.items()}
 
 
 @rule(
@@ -189,12 +208,15 @@ def groups_fit_actors(context: RuleContext) -> Iterator[Finding]:
     # Where actors are the env ranks, JR101 and JR104 already say the same.
     if shape is None or placement is None or placement.actor_ranks == placement.env_ranks:
         return
-    groups = shape.num_envs // shape.group_size
-    message = (
-        f"groups do not divide over actors: {shape.num_envs} envs / group_size "
-        f"{shape.group_size} = {groups} groups; {groups} % {shape.actor_ranks} actor ranks = "
-        f"{groups % shape.actor_ranks}"
-    )
+    envs, size = shape.num_envs, shape.group_size
+    if envs % size:
+        message = f"envs are no whole groups: {envs} envs % group_size {size} = {envs % size}"
+    else:
+        groups = envs // size
+        message = (
+            f"groups do not divide over actors: {envs} envs / group_size {size} = {groups} groups; "
+            f"{groups} % {shape.actor_ranks} actor ranks = {groups % shape.actor_ranks}"
+        )
     paths = (_ENVS, _KEYS["group_size"])
     yield finding(
         "JR105", paths, message, _fix(context, shape, "JR105", ("num_envs", "group_size"))
@@ -223,7 +245,8 @@ def epoch_divides_by_chunk(context: RuleContext) -> Iterator[Finding]:
             f"num_action_chunks {chunk} = {steps % chunk}"
         )
         paths = (_KEYS["chunk_size"], _KEYS["steps_per_epoch"], _KEYS["max_episode_steps"])
-        fix = _fix(context, shape, "JR106", ("chunk_size", "steps_per_epoch"))
+        numbers: tuple[Number, ...] = ("chunk_size", "max_episode_steps", "steps_per_epoch")
+        fix = _fix(context, shape, "JR106", numbers)
         yield finding("JR106", paths, message, fix)
 
 

@@ -67,7 +67,8 @@ OTHER_CODES: dict[str, str] = {
     "JR099": """Every rule could be checked.
 
     A rule whose keys could not be read is skipped, not lost: this line names the rules and the key
-    that each waits for. Mend the errors above it and check again. An info.
+    that each waits for, or the broken rule that comes first. Mend the errors above it and check
+    again. An info.
     """,
     "JR601": """Episodes succeed now and then.
 

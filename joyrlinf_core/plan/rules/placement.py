@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from itertools import islice
 
 from joyrlinf_core.config.schema import ClusterConfig
 from joyrlinf_core.errors import Finding
@@ -17,6 +18,8 @@ from joyrlinf_core.plan.placement import (
     ranks_per_node,
     role_entries,
 )
+from joyrlinf_core.plan.rules.changes import Change, told
+from joyrlinf_core.plan.rules.placements import nearby
 from joyrlinf_core.plan.rules.rule import CLUSTER, RuleContext, finding, rule
 from joyrlinf_core.plan.run_plan import Placement
 
@@ -53,7 +56,9 @@ def roles_are_complete(context: RuleContext) -> Iterator[Finding]:
     for entry in entries:
         if entry.role not in ROLES:
             near = difflib.get_close_matches(entry.role, ROLES, n=1, cutoff=0.6)
-            fix = f"did you mean `{near[0]}`?" if near else f"roles are {', '.join(ROLES)}"
+            roles = f"roles are {', '.join(ROLES)}"
+            advice = f"did you mean `{near[0]}`?" if near else roles
+            fix = advice if near else _nearby(context, "JR201") or advice
             yield finding("JR201", (entry.path,), f"unknown role `{entry.role}`", fix)
         elif entry.role in seen:
             message = f"the role `{entry.role}` is placed twice, in `{seen[entry.role]}` and here"
@@ -64,7 +69,8 @@ def roles_are_complete(context: RuleContext) -> Iterator[Finding]:
         message = f"no ranks are given for {', '.join(missing)}"
         gpus = context.config.cluster.gpus_per_node
         change = {_PLACEMENT: {",".join(ROLES): f"0-{gpus - 1}" if gpus and gpus > 1 else "0"}}
-        fix = context.fix("JR201", change, otherwise="place every role, as in `env,rollout: 0-3`")
+        advice = "place every role, as in `env,rollout: 0-3`"
+        fix = context.fix("JR201", change) or _nearby(context, "JR201") or advice
         yield finding("JR201", (_PLACEMENT,), message, fix)
 
 
@@ -165,7 +171,9 @@ def ranks_exist(context: RuleContext) -> Iterator[Finding]:
         gpus = "cluster.gpus_per_node"
         nodes = 1 if cluster.placement_basis == "per_node" else cluster.num_nodes
         change = {gpus: -(-(ranks[-1] + 1) // nodes)}
-        fix = context.fix("JR204", change, otherwise=f"ranks 0-{size - 1}, or more GPUs")
+        # A larger node is another machine; another placement is a matter of two lines.
+        fix = _nearby(context, "JR204") or context.fix("JR204", change)
+        fix = fix or f"ranks 0-{size - 1}, or more GPUs"
         yield finding("JR204", (entry.path, gpus), message, fix)
 
 
@@ -188,10 +196,10 @@ def no_rank_is_idle(context: RuleContext) -> Iterator[Finding]:
         return
     per_node = ranks_per_node(cluster) or 0
     world = per_node * cluster.num_nodes
-    told = "" if cluster.gpus_per_node else " (gpus_per_node inferred from the largest rank)"
+    inferred = "" if cluster.gpus_per_node else " (gpus_per_node inferred from the largest rank)"
     plural = "ranks" if len(idle) > 1 else "rank"
     verb = "play" if len(idle) > 1 else "plays"
-    message = f"{plural} {_shown(idle)} of 0-{world - 1} {verb} no role{told}"
+    message = f"{plural} {_shown(idle)} of 0-{world - 1} {verb} no role{inferred}"
     busy = {rank for _, ranks in parsed_entries(cluster) if ranks for rank in ranks}
     moved = {rank: place for place, rank in enumerate(sorted(busy))}
     placed = {
@@ -206,7 +214,9 @@ def no_rank_is_idle(context: RuleContext) -> Iterator[Finding]:
         "JR205",
         {path: max(busy, default=0) + 1},
         renumbered,
-        otherwise="give every rank a role, or number them from 0 and lower cluster.gpus_per_node",
+    )
+    fix = ", or ".join(part for part in (_nearby(context, "JR205"), fix) if part) or (
+        "give every rank a role, or number them from 0 and lower cluster.gpus_per_node"
     )
     yield finding("JR205", (_PLACEMENT,), message, fix)
 
@@ -305,6 +315,18 @@ def async_is_disjoint(context: RuleContext) -> Iterator[Finding]:
     advice = "one rank can't do both: use two or more" if world == 1 else "give each its own ranks"
     fix = context.fix("JR208", *changes, {path: "sync"}, otherwise=advice)
     yield finding("JR208", (_PLACEMENT, path), message, fix)
+
+
+def _nearby(context: RuleContext, code: str) -> str:
+    """Return the two nearest placements that work as a fix; empty if none does."""
+    if context.probing:
+        return ""
+    tried: list[Change] = []
+    for change in nearby(context.config.cluster):
+        if change not in tried:
+            tried.append(change)
+    working = (change for change in tried if context.mends(code, change))
+    return told(list(islice(working, 2)))
 
 
 def _colocated(cluster: ClusterConfig, placement: Placement) -> dict[str, object]:

@@ -17,13 +17,16 @@ from typing import Any
 from joyrlinf_core.config.schema import Config
 from joyrlinf_core.config.schema.base import Section
 from joyrlinf_core.errors import Finding, Severity
-from joyrlinf_core.plan.batching import BatchShape, batch_shape, violations
+from joyrlinf_core.plan.batching import BatchShape, batch_shape, violations, waiting
 from joyrlinf_core.plan.placement import resolve_placement
 from joyrlinf_core.plan.rules.changes import Change, changed, told
 from joyrlinf_core.plan.rules.origins import Origins
 from joyrlinf_core.plan.run_plan import Job, Placement
 
 _UNKNOWN = Origins()
+_BATCH = "JR1"
+_PLACED = ("JR201", "JR202", "JR203", "JR204", "JR205", "JR208")
+"""Rules of who plays which role, without those of what this version can run."""
 
 
 @dataclass(frozen=True)
@@ -106,11 +109,43 @@ class RuleContext:
     def findings(self) -> list[Finding]:
         """Return what every rule finds that applies and whose keys could be read, by code."""
         found: list[Finding] = []
-        for code in sorted(RULES):
-            one = RULES[code]
-            if self.applies(one) and not self.blockers(one):
-                found.extend(one.check(self))
+        for code in self._checkable:
+            if not (self.misplaced and code.startswith(_BATCH)):
+                found.extend(RULES[code].check(self))
         return found
+
+    @cached_property
+    def _checkable(self) -> list[str]:
+        ones = (RULES[code] for code in sorted(RULES))
+        return [one.code for one in ones if self.applies(one) and not self.blockers(one)]
+
+    @cached_property
+    def misplaced(self) -> str:
+        """The first rule that finds the placement wrong: no batch is computed from it then."""
+        for code in _PLACED:
+            if code in self._checkable:
+                found = RULES[code].check(replace(self, probing=True))
+                if any(one.severity == "error" for one in found):
+                    return code
+        return ""
+
+    @property
+    def waiting(self) -> dict[str, str]:
+        """Batch rules that could not be checked: code -> the broken rule that each waits for."""
+        checkable = [code for code in self._checkable if code.startswith(_BATCH)]
+        if self.misplaced:
+            return dict.fromkeys(checkable, self.misplaced)
+        if "JR101" not in checkable or self.shape is None or self.placement is None:
+            return {}
+        after, same = waiting(self.shape), self.placement.env_ranks
+        # On the ranks of the envs these two say what others have said.
+        if self.placement.rollout_ranks == same:
+            after.pop("JR110", None)
+        if self.placement.actor_ranks == same:
+            after.pop("JR105", None)
+            said = min(violations(self.shape) & {"JR101", "JR102", "JR104"}, default="JR105")
+            after = {code: said if first == "JR105" else first for code, first in after.items()}
+        return {code: first for code, first in after.items() if code in checkable}
 
     def fix(self, code: str, *candidates: Change, otherwise: str = "") -> str:
         """Return the changes that work as the text of a fix.
@@ -125,7 +160,10 @@ class RuleContext:
         return told([change for change in candidates if self.mends(code, change)]) or otherwise
 
     def mends(self, code: str, change: Change) -> bool:
-        """Say whether a change mends a rule and leads to no new error, by running all rules."""
+        """Say whether a change mends a rule and leads to no new error or warning.
+
+        All rules are run.
+        """
         if self.probing:
             return False
         every = self.origins.with_followers(change, self.config)
@@ -134,20 +172,22 @@ class RuleContext:
         config = changed(self.config, every)
         if config is None:
             return False
-        before, errors_before = self._probe.counts
-        codes, errors = replace(self._probe, config=config).counts
-        return codes[code] < before[code] and errors <= errors_before
+        before, errors_before, warnings_before = self._probe.counts
+        codes, errors, warnings = replace(self._probe, config=config).counts
+        no_worse = errors <= errors_before and warnings <= warnings_before + errors_before
+        return codes[code] < before[code] and no_worse
 
     @cached_property
     def _probe(self) -> RuleContext:
         return replace(self, probing=True)
 
     @cached_property
-    def counts(self) -> tuple[Counter[str], Counter[str]]:
-        """Findings by code: all, and errors."""
+    def counts(self) -> tuple[Counter[str], Counter[str], Counter[str]]:
+        """Findings by code: all, errors, and warnings."""
         found = self.findings()
         errors = Counter(one.code for one in found if one.severity == "error")
-        return Counter(one.code for one in found), errors
+        warnings = Counter(one.code for one in found if one.severity == "warning")
+        return Counter(one.code for one in found), errors, warnings
 
 
 CLUSTER = tuple(

@@ -215,7 +215,7 @@ def test_a_fix_knows_that_evaluation_inherits(load_toy):
     """No number of envs divides both 3 ranks for training and what evaluation was given."""
     example = {PLACEMENT: {"env,rollout,actor": "0-2"}, "env.eval": {}}
     loaded = load_toy({**example, "env.eval": {"total_num_envs": 42}})
-    (found,) = check_loaded(loaded)
+    found, _ = check_loaded(loaded)
     assert found.fix == "env.train.total_num_envs 72 or 96"
 
 
@@ -353,7 +353,7 @@ def test_an_empty_eval_line_is_told_what_to_write(load_toy):
         ("async", {"env,rollout": "0-1", "actor": "2-3"}, ["JR207"]),
         ("async", {"env": "0-1", "rollout": "2-3", "actor": "4"}, ["JR207"]),
         ("async", {"env": "0-1", "rollout": "2-3", "actor": "0-1"}, ["JR207"]),
-        ("async", {"env,rollout": "0-1", "actor": "1"}, ["JR207", "JR208"]),
+        ("async", {"env,rollout": "0-1", "actor": "1"}, ["JR207", "JR208", SKIPPED]),
     ],
 )
 def test_overlap_by_mode(make_config, mode, placement, expected):
@@ -557,4 +557,4 @@ def test_every_module_keeps_to_its_hundred():
 def test_build_plan_refuses_what_the_rules_refuse(make_config):
     with pytest.raises(ConfigError) as caught:
         build_plan(make_config({"algorithm.group_size": 7}), "train")
-    assert codes(caught.value.findings) == ["JR104"]
+    assert codes(caught.value.findings) == ["JR104", SKIPPED]

@@ -1,0 +1,88 @@
+"""Placements that may be meant by one that does not work; the rules say which of them do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from joyrlinf_core.config.schema import ClusterConfig
+from joyrlinf_core.plan.placement import ROLES, limit, parsed_entries, ranks_per_node
+from joyrlinf_core.plan.ranks import as_ranges
+from joyrlinf_core.plan.rules.changes import Change
+
+PLACEMENT = "cluster.component_placement"
+
+
+def nearby(cluster: ClusterConfig) -> Iterator[Change]:
+    """Yield changes of a placement, the smallest first.
+
+    The same ranks on every node; the ranks that are there with idle ones given to a neighbour; and
+    halves for `env,rollout` and `actor`, or all roles everywhere.
+    """
+    per_node = ranks_per_node(cluster)
+    if per_node is None:
+        return
+    size = limit(cluster, per_node)
+    named = [rank for _, ranks in parsed_entries(cluster) for rank in ranks or ()]
+    spread = cluster.num_nodes > 1 and cluster.placement_basis == "global"
+    if spread and named and max(named) < per_node:
+        yield {"cluster.placement_basis": "per_node"}
+    roles = _roles(cluster, size)
+    for upwards in (None, False, True):
+        yield {PLACEMENT: told(_filled(roles, size, upwards=upwards))}
+    everywhere = tuple(range(size))
+    if size > 1 and not set(roles["env"]) >= set(roles["actor"]):
+        first, second = everywhere[: size // 2], everywhere[size // 2 :]
+        yield {PLACEMENT: told({"env": first, "rollout": first, "actor": second})}
+    yield {PLACEMENT: told(dict.fromkeys(ROLES, everywhere))}
+
+
+def told(roles: dict[str, tuple[int, ...]]) -> dict[str, str]:
+    """Return a placement as it is written; roles on the same ranks share a line."""
+    together: dict[tuple[int, ...], list[str]] = {}
+    for role in ROLES:
+        together.setdefault(roles[role], []).append(role)
+    return {",".join(names): as_ranges(ranks) for ranks, names in together.items()}
+
+
+def _roles(cluster: ClusterConfig, size: int) -> dict[str, tuple[int, ...]]:
+    """Return the ranks of each role that are there; a role without any follows another one."""
+    found: dict[str, tuple[int, ...]] = {}
+    for entry, named in parsed_entries(cluster):
+        ranks = tuple(rank for rank in range(size) if named is None or rank in named)
+        if ranks and entry.role in ROLES:
+            found.setdefault(entry.role, ranks)
+    some = found.get("rollout") or found.get("env") or found.get("actor") or tuple(range(size))
+    env = found.get("env", some)
+    left = tuple(rank for rank in range(size) if rank not in {*env, *some})
+    return {"env": env, "rollout": some, "actor": found.get("actor") or left or some}
+
+
+def _filled(
+    roles: dict[str, tuple[int, ...]], size: int, *, upwards: bool | None
+) -> dict[str, tuple[int, ...]]:
+    """Return roles that take the idle ranks beside theirs.
+
+    Args:
+        roles: Ranks by role.
+        size: Ranks that there are.
+        upwards: Whether the role below an idle rank takes it, or the one above; None: the one with
+            fewer ranks.
+    """
+    busy = sorted({rank for ranks in roles.values() for rank in ranks})
+    taken = {role: set(ranks) for role, ranks in roles.items()}
+    for idle in sorted(set(range(size)) - set(busy)):
+        below = max((rank for rank in busy if rank < idle), default=None)
+        above = min((rank for rank in busy if rank > idle), default=None)
+        beside = [rank for rank in (below, above) if rank is not None]
+
+        def ranks_there(rank: int) -> int:
+            return min(len(ranks) for ranks in roles.values() if rank in ranks)
+
+        if upwards is None:
+            source = min(beside, key=ranks_there)
+        else:
+            source = beside[0] if upwards else beside[-1]
+        for role, ranks in roles.items():
+            if source in ranks:
+                taken[role].add(idle)
+    return {role: tuple(sorted(ranks)) for role, ranks in taken.items()}
