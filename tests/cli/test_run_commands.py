@@ -10,8 +10,8 @@ from joyrlinf_cli.commands import eval as eval_command
 from joyrlinf_cli.commands import resume, runs, sft, train
 from joyrlinf_core.config.dump import to_yaml
 from joyrlinf_core.errors import (
-    ConfigError,
     EnvironmentNotReadyError,
+    ExitCode,
     MissingExtraError,
     UsageError,
 )
@@ -276,8 +276,8 @@ def test_more_held_out_episodes_than_there_are_is_refused(invoke, config, launch
     run_dir = Path(json.loads(invoke("train", config, "--json").stdout)["run_dir"])
     assert invoke("eval", run_dir, "--episodes", "40").exit_code == 0
     result = invoke("eval", run_dir, "--episodes", "41")
-    assert isinstance(result.exception, ConfigError)
-    assert "env.eval.num_episodes is 41, but fake_parts:FakeEnv has 40" in str(result.exception)
+    assert result.exit_code == ExitCode.CONFIG_INVALID
+    assert "asks for 41 episodes, but `type: fake_parts:FakeEnv` has 40" in result.output
 
 
 def test_sft_writes_where_it_is_told_and_never_over_it(invoke, config, launches, tmp_path):
