@@ -8,12 +8,14 @@ from typing import Any
 def simplify(command: Any) -> Any:
     """Change the help pages of a command and of those below it, and return it.
 
-    Flags take no value, so their type is not shown; the usage line shows arguments as RUN, [CONFIG]
-    or [CONFIG]..., as manual pages do.
+    Texts are wrapped for the source; the terminal's width wraps their paragraphs anew. Flags take
+    no value, so their type is not shown; the usage line shows arguments as RUN, [CONFIG] or
+    [CONFIG]..., as manual pages do.
 
     Args:
         command: What `typer.main.get_command` returned; its classes differ between versions.
     """
+    _unwrap(command)
     for parameter in command.params:
         if getattr(parameter, "is_flag", False):
             _show_no_type(parameter)
@@ -23,6 +25,13 @@ def simplify(command: Any) -> Any:
     for below in getattr(command, "commands", {}).values():
         simplify(below)
     return command
+
+
+def _unwrap(command: Any) -> None:
+    """Make one line of each paragraph of the description and of what stands at the end."""
+    for name in ("help", "epilog"):
+        paragraphs = (getattr(command, name) or "").split("\n\n")
+        setattr(command, name, "\n\n".join(" ".join(one.split()) for one in paragraphs))
 
 
 def _show_no_type(flag: Any) -> None:

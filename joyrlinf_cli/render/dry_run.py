@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from joyrlinf_cli.render.table import heading, shown_bytes, table
 from joyrlinf_cli.render.text import Line
 from joyrlinf_core.errors import Finding
-from joyrlinf_core.plan.ranks import as_ranges
+from joyrlinf_core.plan.placement import as_ranges
 from joyrlinf_core.plan.run_plan import MemoryItem, MemoryPlan, RankPlan, RunPlan, Shard
 
 _WHEN = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from joyrlinf_core.plan.ranks import as_ranges
+from joyrlinf_core.plan.placement import as_ranges
 from joyrlinf_core.plan.run_plan import RunPlan
 
 

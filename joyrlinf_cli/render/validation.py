@@ -11,7 +11,7 @@ from joyrlinf_cli.render.findings import count, write_findings
 from joyrlinf_cli.render.plan import plan_lines
 from joyrlinf_core.config.loader import LoadedConfig
 from joyrlinf_core.errors import Finding
-from joyrlinf_core.plan.build import build_plan, check_loaded
+from joyrlinf_core.plan.build import check_loaded, plan_checked
 from joyrlinf_core.plan.run_plan import RunPlan
 
 
@@ -29,7 +29,7 @@ class Report:
         findings = check_loaded(loaded, check_paths=check_paths)
         if loaded.config is None or any(finding.severity == "error" for finding in findings):
             return cls(loaded, findings, None)
-        return cls(loaded, findings, build_plan(loaded.config, None))
+        return cls(loaded, findings, plan_checked(loaded.config, None))
 
     @property
     def ok(self) -> bool:

@@ -82,7 +82,7 @@ class Jobs:
 
     def train(self, config: Config) -> JobResult:
         """Train; first make the policy of the `sft` section where no other policy is named."""
-        check_ready(config, "train")
+        check_ready(config)
         build_plan(config, "train")
         if needs_policy(config):
             made = self.cached_policy(config)
@@ -108,7 +108,7 @@ class Jobs:
             config: The config.
             output: Policy directory to write; must not exist. None: the cache.
         """
-        check_ready(config, "sft")
+        check_ready(config)
         if output is None:
             return self.cached_policy(config)
         target = output.expanduser().absolute()
@@ -118,7 +118,7 @@ class Jobs:
 
     def evaluate(self, config: Config, *, policy: Path, checkpoint: Path | None) -> JobResult:
         """Evaluate a policy directory, or a checkpoint of a run that started from it."""
-        check_ready(config, "eval")
+        check_ready(config)
         _check_weights(policy)
         args = {"policy": str(policy)}
         if checkpoint is not None:
@@ -130,7 +130,7 @@ class Jobs:
 
         Its config and plan are replaced only once the workers have loaded the checkpoint.
         """
-        check_ready(config, "train")
+        check_ready(config)
         with run_lock.held(run_dir):
             check_not_running(run_dir)
             resuming.check_fits(run_dir, config)

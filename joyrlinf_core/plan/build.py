@@ -54,9 +54,15 @@ def build_plan(config: Config, job: Job | None, args: Mapping[str, str] | None =
         ConfigError: A rule finds an error; carries every finding.
     """
     findings = check(config, job=job)
-    placement = resolve_placement(config.cluster)
-    if placement is None or any(finding.severity == "error" for finding in findings):
+    if any(finding.severity == "error" for finding in findings):
         raise ConfigError(findings)
+    return plan_checked(config, job, args)
+
+
+def plan_checked(config: Config, job: Job | None, args: Mapping[str, str] | None = None) -> RunPlan:
+    """Derive the plan of a config in which no rule finds an error; see `build_plan`."""
+    placement = resolve_placement(config.cluster)
+    assert placement is not None, "a rule finds an error otherwise"
     job = job or "train"
     return assemble(job, args or {}, config, placement, build_batch(config, placement, job))
 

@@ -11,7 +11,7 @@ from joyrlinf_core.plan import advice
 from joyrlinf_core.plan.build import build_plan
 from joyrlinf_core.plan.hardware import CPU, GIB, Card
 from joyrlinf_core.plan.memory import footprint_of
-from joyrlinf_core.plan.ranks import as_ranges
+from joyrlinf_core.plan.placement import as_ranges
 from joyrlinf_core.plan.roofline import Rates, Throughput, throughput
 from joyrlinf_core.plan.rules.changes import told
 from joyrlinf_core.plan.run_plan import MemoryPlan, RankMemory, RunPlan

@@ -53,6 +53,17 @@ def parse_ranks(value: str | int) -> tuple[int, ...] | None:
     return tuple(ranks)
 
 
+def as_ranges(numbers: tuple[int, ...]) -> str:
+    """Return ascending numbers as ranges, for example `0-3,6`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
 @dataclass(frozen=True)
 class RoleEntry:
     """One role of one entry of `component_placement`."""

@@ -33,14 +33,3 @@ def build_ranks(config: Config, placement: Placement, batch: BatchPlan) -> tuple
         )
         for rank in range(placement.world_size)
     )
-
-
-def as_ranges(numbers: tuple[int, ...]) -> str:
-    """Return ascending numbers as ranges, for example `0-3,6`."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

@@ -8,20 +8,10 @@ from pathlib import Path
 from joyrlinf_core.config import presets
 from joyrlinf_core.config.loader import load_config
 from joyrlinf_core.plan.build import build_plan
+from joyrlinf_core.plan.placement import as_ranges
 from joyrlinf_core.plan.run_plan import RunPlan
 
 FILE = Path(__file__).with_name("plans.json")
-
-
-def shown(ranks: tuple[int, ...]) -> str:
-    """Return ranks as ranges, for example `0-5,8-13`."""
-    parts: list[list[int]] = []
-    for rank in ranks:
-        if parts and rank == parts[-1][1] + 1:
-            parts[-1][1] = rank
-        else:
-            parts.append([rank, rank])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
 
 
 def numbers(plan: RunPlan) -> dict[str, object]:
@@ -34,9 +24,9 @@ def numbers(plan: RunPlan) -> dict[str, object]:
         "algorithm": f"{algorithm.adv_type}, {algorithm.loss_type}",
         "levels": f"{algorithm.reward_type}, {algorithm.logprob_type}",
         "nodes x ranks": f"{placement.num_nodes} x {placement.ranks_per_node}",
-        "env ranks": shown(placement.env_ranks),
-        "rollout ranks": shown(placement.rollout_ranks),
-        "actor ranks": shown(placement.actor_ranks),
+        "env ranks": as_ranges(placement.env_ranks),
+        "rollout ranks": as_ranges(placement.rollout_ranks),
+        "actor ranks": as_ranges(placement.actor_ranks),
         "E": batch.num_envs,
         "envs of a rank and stage": batch.envs_per_stage,
         "G": batch.group_size,

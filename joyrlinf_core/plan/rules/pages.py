@@ -29,8 +29,8 @@ _HEAD = """\
 
 `joyrl validate` checks a config against all of these at once, in a fraction of a second and without
 torch. `joyrl explain CODE` prints one page. The values that a finding suggests were checked:
-applied alone, they mend it and lead to no new error. A rule does not apply where the chosen
-simulator or policy has no such key.
+applied alone, they mend it and lead to no new error or warning. A rule does not apply where the
+chosen simulator or policy has no such key.
 """
 
 

@@ -11,6 +11,7 @@ from joyrlinf_core.errors import Finding
 from joyrlinf_core.plan.placement import (
     ROLES,
     RankSyntaxError,
+    as_ranges,
     idle_ranks,
     limit,
     parse_ranks,
@@ -24,17 +25,6 @@ from joyrlinf_core.plan.rules.rule import CLUSTER, RuleContext, finding, rule
 from joyrlinf_core.plan.run_plan import Placement
 
 _PLACEMENT = "cluster.component_placement"
-
-
-def _shown(ranks: tuple[int, ...]) -> str:
-    """Return ranks as ranges, for example `0-3,6`."""
-    parts: list[list[int]] = []
-    for rank in ranks:
-        if parts and rank == parts[-1][1] + 1:
-            parts[-1][1] = rank
-        else:
-            parts.append([rank, rank])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
 
 
 @rule(
@@ -199,11 +189,11 @@ def no_rank_is_idle(context: RuleContext) -> Iterator[Finding]:
     inferred = "" if cluster.gpus_per_node else " (gpus_per_node inferred from the largest rank)"
     plural = "ranks" if len(idle) > 1 else "rank"
     verb = "play" if len(idle) > 1 else "plays"
-    message = f"{plural} {_shown(idle)} of 0-{world - 1} {verb} no role{inferred}"
+    message = f"{plural} {as_ranges(idle)} of 0-{world - 1} {verb} no role{inferred}"
     busy = {rank for _, ranks in parsed_entries(cluster) if ranks for rank in ranks}
     moved = {rank: place for place, rank in enumerate(sorted(busy))}
     placed = {
-        entry.key: _shown(tuple(moved[rank] for rank in ranks)) if ranks else "all"
+        entry.key: as_ranges(tuple(moved[rank] for rank in ranks)) if ranks else "all"
         for entry, ranks in parsed_entries(cluster)
     }
     path = "cluster.gpus_per_node"
@@ -242,8 +232,8 @@ def sync_is_colocated(context: RuleContext) -> Iterator[Finding]:
         return
     message = (
         f"this version plans but does not run a {placement.mode} placement (env "
-        f"{_shown(placement.env_ranks)}, rollout {_shown(placement.rollout_ranks)}, actor "
-        f"{_shown(placement.actor_ranks)})"
+        f"{as_ranges(placement.env_ranks)}, rollout {as_ranges(placement.rollout_ranks)}, actor "
+        f"{as_ranges(placement.actor_ranks)})"
     )
     change = _colocated(context.config.cluster, placement)
     fix = context.fix("JR206", change, otherwise="put all roles on the same ranks")
@@ -300,13 +290,13 @@ def async_is_disjoint(context: RuleContext) -> Iterator[Finding]:
     path, world = "algorithm.pipeline_mode", placement.world_size
     message = (
         f"`async` needs rollout and actor on different ranks; rollout "
-        f"{_shown(placement.rollout_ranks)} and actor {_shown(placement.actor_ranks)} share "
-        f"{_shown(shared)}"
+        f"{as_ranges(placement.rollout_ranks)} and actor {as_ranges(placement.actor_ranks)} share "
+        f"{as_ranges(shared)}"
     )
     # On several nodes each keeps both roles, as trajectories are many and weights are few.
     size = placement.ranks_per_node
-    split = {"env,rollout": _shown(tuple(range(size // 2)))}
-    split["actor"] = _shown(tuple(range(size // 2, size)))
+    split = {"env,rollout": as_ranges(tuple(range(size // 2)))}
+    split["actor"] = as_ranges(tuple(range(size // 2, size)))
     halves: dict[str, object] = {_PLACEMENT: split}
     if placement.num_nodes > 1:
         halves["cluster.placement_basis"] = "per_node"
@@ -333,4 +323,4 @@ def _colocated(cluster: ClusterConfig, placement: Placement) -> dict[str, object
     """Return the change that puts every role on every rank."""
     per_node = cluster.placement_basis == "per_node"
     size = placement.ranks_per_node if per_node else placement.world_size
-    return {_PLACEMENT: {",".join(ROLES): _shown(tuple(range(size)))}}
+    return {_PLACEMENT: {",".join(ROLES): as_ranges(tuple(range(size)))}}

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from joyrlinf_core.config.schema import ClusterConfig
-from joyrlinf_core.plan.placement import ROLES, limit, parsed_entries, ranks_per_node
-from joyrlinf_core.plan.ranks import as_ranges
+from joyrlinf_core.plan.placement import (
+    ROLES,
+    as_ranges,
+    limit,
+    parsed_entries,
+    ranks_per_node,
+)
 from joyrlinf_core.plan.rules.changes import Change
 
 PLACEMENT = "cluster.component_placement"

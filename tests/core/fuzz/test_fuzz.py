@@ -156,5 +156,9 @@ def test_any_text_is_a_tree_or_a_finding(text):
 @given(st.text(), st.text())
 def test_any_override_is_a_finding_or_a_usage_error(key, value):
     for argument in (f"{key}={value}", f"runner.{key}={value}", f"runner.seed={value}", key):
-        with contextlib.suppress(UsageError):
-            parse_overrides([argument])
+        try:
+            layer = parse_overrides([argument])
+        except UsageError:
+            continue
+        assert layer is not None
+        assert isinstance(layer.value, dict)

@@ -10,6 +10,6 @@ def test_missing_packages_are_named_with_the_command(make_plan, monkeypatch):
         requirements, "find_spec", lambda name: None if name == "sentencepiece" else found(name)
     )
     with pytest.raises(EnvironmentNotReadyError, match="can't import sentencepiece") as caught:
-        requirements.check_ready(make_plan().config, "train")
+        requirements.check_ready(make_plan().config)
     assert caught.value.fix == "pip install sentencepiece"
     assert caught.value.exit_code == ExitCode.ENVIRONMENT_NOT_READY

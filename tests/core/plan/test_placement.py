@@ -3,7 +3,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joyrlinf_core.config.schema import ClusterConfig
-from joyrlinf_core.plan.placement import RankSyntaxError, idle_ranks, parse_ranks, resolve_placement
+from joyrlinf_core.plan.placement import (
+    RankSyntaxError,
+    as_ranges,
+    idle_ranks,
+    parse_ranks,
+    resolve_placement,
+)
 
 
 @pytest.mark.parametrize(
@@ -105,3 +111,11 @@ def test_what_can_not_be_placed(placement, cluster):
 def test_idle_ranks():
     cluster = ClusterConfig(component_placement={"env,rollout,actor": "1,3"}, gpus_per_node=5)
     assert idle_ranks(cluster) == (0, 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [((), ""), ((3,), "3"), ((0, 1, 2, 3, 6), "0-3,6"), ((0, 2, 3, 8, 9), "0,2-3,8-9")],
+)
+def test_as_ranges(numbers, text):
+    assert as_ranges(numbers) == text

@@ -1,16 +1,6 @@
-import pytest
-
 from joyrlinf_core.plan.batching import build_batch
 from joyrlinf_core.plan.placement import resolve_placement
-from joyrlinf_core.plan.ranks import as_ranges, build_ranks
-
-
-@pytest.mark.parametrize(
-    ("numbers", "text"),
-    [((), ""), ((3,), "3"), ((0, 1, 2, 3, 6), "0-3,6"), ((0, 2, 3, 8, 9), "0,2-3,8-9")],
-)
-def test_as_ranges(numbers, text):
-    assert as_ranges(numbers) == text
+from joyrlinf_core.plan.ranks import build_ranks
 
 
 def test_table_of_two_nodes(make_config):
