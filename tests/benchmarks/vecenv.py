@@ -10,23 +10,20 @@ ratios of neighbouring runs.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import statistics
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import gymnasium
 import numpy as np
+import plain_loop
 import torch
-from frame_free import FrameFree
 
 from joyrlinf_core.config.schema import EpisodeId
 from joyrlinf_core.envs.factory import build_vec_env
 from joyrlinf_core.envs.metaworld import Config
-from joyrlinf_core.envs.subproc import SubprocVecEnv
 
 HORIZON = 10_000
 """Time limit far away, so that resets do not count."""
@@ -110,27 +107,6 @@ def measure(step: Callable[[], int], seconds: float) -> float:
     return steps / elapsed
 
 
-def measure_per_core(step: Callable[[], int], seconds: float, pids: tuple[int, ...] = ()) -> float:
-    """Return env steps per second of CPU time that this process and `pids` spent.
-
-    On an idle machine this is the rate per core; on a shared one it still is, where wall time would
-    tell how many others are running.
-    """
-    step()
-    spent_before, began, steps = _cpu_seconds(pids), time.perf_counter(), 0
-    while time.perf_counter() - began < seconds:
-        steps += step()
-    return steps / (_cpu_seconds(pids) - spent_before)
-
-
-def _cpu_seconds(pids: tuple[int, ...]) -> float:
-    ticks = 0
-    for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
-
-
 def joyrl_rate(
     tasks: list[str], *, workers: int, envs: int, size: int, chunk: int, seconds: float
 ) -> float:
@@ -178,67 +154,8 @@ def gymnasium_rate(
         env.close()
 
 
-def _frame_free(task: str, envs: int, workers: int) -> tuple[FrameFree, list[EpisodeId]]:
-    config = FrameFree(
-        type="metaworld",
-        total_num_envs=envs,
-        max_episode_steps=HORIZON,
-        ignore_terminations=True,
-        tasks=(task,),
-        image_size=16,
-        num_workers=workers,
-    )
-    return config, [EpisodeId(0, 1000 + slot) for slot in range(envs)]
-
-
-def stepping_rate(task: str, *, workers: int, envs: int, chunk: int, seconds: float) -> float:
-    """Return the rate per core of the vector env without pictures, `envs` slots a process."""
-    config, episodes = _frame_free(task, envs * workers, workers)
-    env = SubprocVecEnv(config, len(episodes), num_workers=workers)
-    rng = np.random.default_rng(0)
-    slots = torch.arange(len(episodes))
-    try:
-        env.reset(slots, episodes)
-
-        def step() -> int:
-            actions = rng.uniform(-1, 1, (len(episodes), chunk, 4)).astype(np.float32)
-            return int(env.chunk_step(slots, torch.from_numpy(actions)).steps.sum())
-
-        return measure_per_core(step, seconds, env.pids)
-    finally:
-        env.close()
-
-
-def _plain_loop(task: str, envs: int, chunk: int, seconds: float) -> float:
-    config, episodes = _frame_free(task, envs, 0)
-    simulator = config.build(envs)
-    rng = np.random.default_rng(0)
-    try:
-        simulator.reset(range(envs), episodes)
-
-        def step() -> int:
-            actions = rng.uniform(-1, 1, (envs, chunk, 4)).astype(np.float32)
-            result = simulator.chunk_step(range(envs), actions, final_frames=False)
-            return int(result.steps.sum())
-
-        return measure_per_core(step, seconds)
-    finally:
-        simulator.close()
-
-
-def plain_loop_rate(task: str, *, workers: int, envs: int, chunk: int, seconds: float) -> float:
-    """Return the rate per core of simulators stepped in their own process, `workers` at once.
-
-    At once, because cores share caches and memory: one alone would be faster than one of several.
-    """
-    with multiprocessing.get_context("spawn").Pool(workers) as pool:
-        arguments = [(task, envs, chunk, seconds)] * workers
-        return statistics.mean(pool.starmap(_plain_loop, arguments, chunksize=1))
-
-
-def compare(name: str, ours: Callable[[], float], theirs: Callable[[], float], runs: int) -> None:
-    """Run both in turn and print one row."""
-    pairs = [(ours(), theirs()) for _ in range(runs)]
+def print_row(name: str, pairs: list[tuple[float, float]]) -> None:
+    """Print the medians of ours and theirs, and of the ratio of neighbouring runs."""
     ratios = sorted(a / b for a, b in pairs)
     first, second = (statistics.median(column) for column in zip(*pairs, strict=True))
     spread = f"{ratios[0]:.2f}-{ratios[-1]:.2f}"
@@ -250,7 +167,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", nargs="+", default=["push-v3"])
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--envs", type=int, default=16, help="slots per process on joyrl's side")
+    parser.add_argument("--envs", type=int, default=48, help="slots per process on joyrl's side")
     parser.add_argument("--size", type=int, default=64, help="picture height and width")
     parser.add_argument("--chunk", type=int, default=5, help="actions per chunk")
     parser.add_argument("--seconds", type=float, default=4.0, help="length of one measurement")
@@ -276,20 +193,20 @@ def main() -> None:
                 tasks, workers=workers, size=size, quality=quality, seconds=seconds
             )
 
-        compare(f"AsyncVectorEnv, {quality}", ours, theirs, arguments.repeats)
+        pairs = [(ours(), theirs()) for _ in range(arguments.repeats)]
+        print_row(f"AsyncVectorEnv, {quality}", pairs)
     for count in sorted({1, workers}):
-        settings = {
-            "workers": count,
-            "envs": arguments.envs,
-            "chunk": chunk,
-            "seconds": seconds,
-        }
-        compare(
-            f"plain loop, no pictures, {count} process(es), per core",
-            partial(stepping_rate, tasks[0], **settings),
-            partial(plain_loop_rate, tasks[0], **settings),
-            arguments.repeats,
+        rows = plain_loop.compare(
+            tasks[0],
+            workers=count,
+            envs=arguments.envs,
+            chunk=chunk,
+            seconds=seconds / 2,
+            repeats=2 * arguments.repeats,
         )
+        for column, unit in enumerate(("CPU second", "second and process")):
+            pairs = [(row[column], row[column + 2]) for row in rows]
+            print_row(f"plain loop, no pictures, {count} process(es), a {unit}", pairs)
 
 
 if __name__ == "__main__":
