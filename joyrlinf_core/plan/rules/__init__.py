@@ -19,6 +19,7 @@ from joyrlinf_core.plan.rules import (
 )
 from joyrlinf_core.plan.rules.origins import Origins
 from joyrlinf_core.plan.rules.rule import RULES, Rule, RuleContext
+from joyrlinf_core.plan.rules.unread import guarded
 from joyrlinf_core.plan.run_plan import Job
 
 __all__ = [
@@ -62,17 +63,16 @@ def check(
     Returns:
         All findings, by code; a last one names the rules that were not checked.
     """
-    context = RuleContext(config, job, check_paths, unparsed, origins or Origins())
+    readable = guarded(config, unparsed) if unparsed else config
+    context = RuleContext(readable, job, check_paths, unparsed, origins or Origins())
     return [*context.findings(), *_skipped(context)]
 
 
 def _skipped(context: RuleContext) -> list[Finding]:
     """Return one finding that names the rules which could not be checked, and why."""
     by_key: dict[str, list[str]] = {}
-    for code in sorted(RULES):
-        blockers = context.blockers(RULES[code])
-        if blockers and context.applies(RULES[code]):
-            by_key.setdefault(min(blockers, key=lambda key: (len(key), key)), []).append(code)
+    for code, key in sorted(context.blocked.items()):
+        by_key.setdefault(key, []).append(code)
     after: dict[str, list[str]] = {}
     for code, first in sorted(context.waiting.items()):
         after.setdefault(first, []).append(code)

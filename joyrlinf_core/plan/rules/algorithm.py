@@ -123,10 +123,11 @@ def filter_keeps_something(context: RuleContext) -> Iterator[Finding]:
 
     Example: [0.1, 0.9] keeps groups of 8 with 1 to 7 successes that return 1 each.
     """
-    algorithm, most = context.config.algorithm, context.config.env.train.largest_return
-    low, high = algorithm.rewards_lower_bound, algorithm.rewards_upper_bound
+    algorithm = context.config.algorithm
     if not algorithm.filter_rewards:
         return
+    most = context.config.env.train.largest_return
+    low, high = algorithm.rewards_lower_bound, algorithm.rewards_upper_bound
     lower, upper = "algorithm.rewards_lower_bound", "algorithm.rewards_upper_bound"
     swapped = {lower: high, upper: low}
     inside = {lower: 0.1 * (most or 1), upper: 0.9 * (most or 1)}
@@ -155,9 +156,12 @@ def filter_matches_reward_scale(context: RuleContext) -> Iterator[Finding]:
     Example: with `reward_coef: 1` bounds of 0.5 and 4.5 drop no solved group; 0.1 and 0.9 do. A
     warning.
     """
-    algorithm, most = context.config.algorithm, context.config.env.train.largest_return
+    algorithm = context.config.algorithm
+    if not algorithm.filter_rewards:
+        return
+    most = context.config.env.train.largest_return
     low, high = algorithm.rewards_lower_bound, algorithm.rewards_upper_bound
-    if not algorithm.filter_rewards or most is None or not low <= min(high, most):
+    if most is None or not low <= min(high, most):
         return
     if low < 0 or high > most:
         message = (

@@ -35,12 +35,13 @@ def changed(config: Config, changes: Change) -> Config | None:
 def _replaced(section: Section, path: list[str], values: dict[str, Any]) -> Section | None:
     """Return a section in which the section at `path` has other values."""
     if not path:
-        kept = {n: getattr(section, n) for n in section.model_fields_set if hasattr(section, n)}
+        there = section.__dict__
+        kept = {name: there[name] for name in section.model_fields_set if name in there}
         try:
             return type(section).model_validate({**kept, **values})
         except ValidationError:
             return None
-    inner = getattr(section, path[0], None)
+    inner = section.__dict__.get(path[0])
     if not isinstance(inner, Section):
         return None
     mended = _replaced(inner, path[1:], values)

@@ -21,6 +21,7 @@ from joyrlinf_core.plan.batching import BatchShape, batch_shape, violations, wai
 from joyrlinf_core.plan.placement import resolve_placement
 from joyrlinf_core.plan.rules.changes import Change, changed, told
 from joyrlinf_core.plan.rules.origins import Origins
+from joyrlinf_core.plan.rules.unread import UnreadKeyError
 from joyrlinf_core.plan.run_plan import Job, Placement
 
 _UNKNOWN = Origins()
@@ -34,7 +35,7 @@ class RuleContext:
     """What a rule looks at.
 
     Attributes:
-        config: The config; only the keys that the rule names are sure to be there.
+        config: The config; where keys could not be read, `guarded` against reading them.
         job: What will run; None while a config is checked for its own sake.
         check_paths: Files and directories must be there although nothing will run.
         unparsed: Dotted keys that `config` lacks or holds a wrong value for.
@@ -77,8 +78,22 @@ class RuleContext:
         return "error" if self.job is not None else "info"
 
     def blockers(self, one: Rule) -> list[str]:
-        """Return the unread keys that keep a rule from being checked."""
-        return [bad for bad in self.unparsed if any(touches(read, bad) for read in one.reads)]
+        """Return the unread keys that surely keep a rule from being checked.
+
+        A key in a section that a rule reads may be none of those that it comes to.
+        """
+        return [bad for bad in self.unparsed if any(self._blocks(bad, read) for read in one.reads)]
+
+    def _blocks(self, bad: str, read: str) -> bool:
+        return touches(read, bad) and not (
+            bad.startswith(f"{read}.") and isinstance(self._value_at(read), Section)
+        )
+
+    def _value_at(self, path: str) -> object:
+        here: object = self.config
+        for name in path.split("."):
+            here = here.__dict__.get(name) if isinstance(here, Section) else None
+        return here
 
     def applies(self, one: Rule) -> bool:
         """Say whether everything that a rule reads exists for the chosen simulator and policy."""
@@ -103,16 +118,36 @@ class RuleContext:
                 return True  # nobody can tell
             if not isinstance(here, Section) or name not in type(here).model_fields:
                 return False
-            here = getattr(here, name, None)
+            here = here.__dict__.get(name)
         return True
 
     def findings(self) -> list[Finding]:
         """Return what every rule finds that applies and whose keys could be read, by code."""
-        found: list[Finding] = []
-        for code in self._checkable:
-            if not (self.misplaced and code.startswith(_BATCH)):
-                found.extend(RULES[code].check(self))
+        return self._outcome[0]
+
+    @property
+    def blocked(self) -> dict[str, str]:
+        """Rules that could not be checked: code -> the unread key that each needs."""
+        found = dict(self._outcome[1])
+        for one in RULES.values():
+            blockers = self.blockers(one)
+            if blockers and self.applies(one):
+                found[one.code] = min(blockers, key=lambda key: (len(key), key))
         return found
+
+    @cached_property
+    def _outcome(self) -> tuple[list[Finding], dict[str, str]]:
+        """What the rules find, and the unread keys that some of them came to."""
+        found: list[Finding] = []
+        came_to: dict[str, str] = {}
+        for code in self._checkable:
+            if self.misplaced and code.startswith(_BATCH):
+                continue
+            try:
+                found.extend(RULES[code].check(self))  # keeps what is found before it stops
+            except UnreadKeyError as error:
+                came_to[code] = error.key
+        return found, came_to
 
     @cached_property
     def _checkable(self) -> list[str]:
@@ -166,11 +201,12 @@ class RuleContext:
         """
         if self.probing:
             return False
-        every = self.origins.with_followers(change, self.config)
-        if any(touches(path, bad) for path in every for bad in self.unparsed):
+        try:
+            every = self.origins.with_followers(change, self.config)
+            config = changed(self.config, every)
+        except UnreadKeyError:
             return False
-        config = changed(self.config, every)
-        if config is None:
+        if config is None or any(touches(path, bad) for path in every for bad in self.unparsed):
             return False
         before, errors_before, warnings_before = self._probe.counts
         codes, errors, warnings = replace(self._probe, config=config).counts
@@ -205,8 +241,9 @@ class Rule:
 
     Attributes:
         code: Its code.
-        reads: Dotted keys or sections. The rule is skipped where one of them could not be read, and
-            does not apply where the chosen simulator or policy has no such key.
+        reads: Dotted keys or sections. The rule is skipped where one of the keys could not be read,
+            and does not apply where the chosen simulator or policy has no such key. Of a section
+            only the keys matter that the rule comes to.
         passes: Overrides of a valid config that the rule accepts.
         fails: Overrides that make it report.
         check: The function; its docstring is the rule's page.
