@@ -83,6 +83,68 @@ LogPathOption = Annotated[
     typer.Option("--log-path", metavar="DIR", help="Where `latest` looks for runs."),
 ]
 
+_NODES = "Several nodes"
+"""Panel of the help page."""
+
+NnodesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--nnodes",
+        min=1,
+        metavar="N",
+        help="Nodes of the run; must be cluster.num_nodes. Also NNODES, or Slurm's.",
+        show_default=False,
+        rich_help_panel=_NODES,
+    ),
+]
+
+NodeRankOption = Annotated[
+    int | None,
+    typer.Option(
+        "--node-rank",
+        min=0,
+        metavar="K",
+        help="Number of this node, counted from 0. Also NODE_RANK, or Slurm's.",
+        show_default=False,
+        rich_help_panel=_NODES,
+    ),
+]
+
+MasterAddrOption = Annotated[
+    str | None,
+    typer.Option(
+        "--master-addr",
+        metavar="HOST",
+        help="Name or address of node 0. Also MASTER_ADDR, or Slurm's first host.",
+        show_default=False,
+        rich_help_panel=_NODES,
+    ),
+]
+
+MasterPortOption = Annotated[
+    int | None,
+    typer.Option(
+        "--master-port",
+        min=1,
+        max=65535,
+        metavar="P",
+        help="Port of node 0 where the launchers meet; 29500 unless MASTER_PORT says another.",
+        show_default=False,
+        rich_help_panel=_NODES,
+    ),
+]
+
+RendezvousTimeoutOption = Annotated[
+    float,
+    typer.Option(
+        "--rendezvous-timeout",
+        min=1.0,
+        metavar="SECONDS",
+        help="How long the nodes wait for one another before the start.",
+        rich_help_panel=_NODES,
+    ),
+]
+
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print exactly one JSON document on standard output.")
 ]
