@@ -189,8 +189,11 @@ def nearest(
         mending = islice((value for value in values[:_SEARCHED] if works(value)), _TRIES)
         return next((value for value in mending if accepts(value)), None)
 
+    # Of envs only as many as divide by the ranks can work.
+    step = shape.env_ranks if number == "num_envs" else 1
     below = now - 1 if number not in wholes else min(now - 1, whole)
-    found = (first(range(below, 0, -1)), first(range(now + 1, reach + 1)))
+    above = (now // step + 1) * step
+    found = (first(range(below // step * step, 0, -step)), first(range(above, reach + 1, step)))
     return tuple(value for value in found if value is not None)
 
 
@@ -235,11 +238,12 @@ def nearest_pair(
 
 def _around(now: int) -> list[tuple[int, float]]:
     """Return other values of a number and how far each is, as the logarithm of the ratio."""
-    far = {value: abs(log(value / now)) for value in range(max(1, now // 2), 2 * now + 1)}
-    del far[now]
+    step = 8
+    low, high = max(1, now // 2, now - step * _AROUND), min(2 * now, now + step * _AROUND)
+    far = {value: abs(log(value / now)) for value in range(low, high + 1) if value != now}
     near = sorted(far.items(), key=lambda item: item[1])[: _AROUND // 2]
     # Round values farther away divide more.
-    round_ones = [item for item in far.items() if item[0] % 8 == 0 and item not in near]
+    round_ones = [item for item in far.items() if item[0] % step == 0 and item not in near]
     return near + sorted(round_ones, key=lambda item: item[1])[: _AROUND - len(near)]
 
 

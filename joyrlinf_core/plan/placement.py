@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
+from typing import Literal
 
 from joyrlinf_core.config.schema import ClusterConfig
 from joyrlinf_core.plan.run_plan import Placement, PlacementMode
@@ -32,8 +34,12 @@ def parse_ranks(value: str | int) -> tuple[int, ...] | None:
         RankSyntaxError: The value is no int, `all` or list of ranges, or names a rank twice.
     """
     text = str(value).strip()
-    if text == "all":
-        return None
+    return None if text == "all" else _parsed(text)
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> tuple[int, ...]:
+    """Return the ranks of ranges; rules ask for the same ones again and again."""
     ranks: list[int] = []
     for part in text.split(","):
         match = _RANGE.match(part)
@@ -56,6 +62,8 @@ def parse_ranks(value: str | int) -> tuple[int, ...] | None:
 def as_ranges(numbers: tuple[int, ...]) -> str:
     """Return ascending numbers as ranges, for example `0-3,6`."""
     runs: list[list[int]] = []
+    if numbers and numbers[-1] - numbers[0] + 1 == len(numbers):
+        runs, numbers = [[numbers[0], numbers[-1]]], ()
     for number in numbers:
         if runs and number == runs[-1][1] + 1:
             runs[-1][1] = number
@@ -104,8 +112,8 @@ def ranks_per_node(cluster: ClusterConfig) -> int | None:
         return cluster.gpus_per_node
     if cluster.num_nodes > 1 or cluster.placement_basis == "per_node":
         return None
-    named = [rank for _, ranks in parsed_entries(cluster) if ranks for rank in ranks]
-    return max(named) + 1 if named else None
+    largest = [ranks[-1] for _, ranks in parsed_entries(cluster) if ranks]
+    return max(largest) + 1 if largest else None
 
 
 def limit(cluster: ClusterConfig, per_node: int) -> int:
@@ -134,34 +142,66 @@ def role_ranks(cluster: ClusterConfig) -> dict[str, tuple[int, ...]] | None:
 
 def idle_ranks(cluster: ClusterConfig) -> tuple[int, ...]:
     """Return the global ranks that play no role; empty while the placement is unclear."""
-    roles, per_node = role_ranks(cluster), ranks_per_node(cluster)
-    if roles is None or per_node is None:
-        return ()
-    busy = {rank for ranks in roles.values() for rank in ranks}
-    return tuple(rank for rank in range(per_node * cluster.num_nodes) if rank not in busy)
+    return _resolved(cluster)[1]
 
 
 def resolve_placement(cluster: ClusterConfig) -> Placement | None:
     """Return the placement, None if any of its rules finds an error."""
+    return _resolved(cluster)[0]
+
+
+def colocated(placement: Placement) -> Placement:
+    """Return the same ranks with every role on each, as jobs other than training use them."""
+    every = tuple(range(placement.world_size))
+    roles = {"env_ranks": every, "rollout_ranks": every, "actor_ranks": every}
+    return placement.model_copy(update={"mode": "colocated", **roles})
+
+
+def _resolved(cluster: ClusterConfig) -> tuple[Placement | None, tuple[int, ...]]:
+    """Return the placement and the idle ranks; one of them at most is there."""
+    roles = tuple(cluster.component_placement.items())
+    return _resolve(cluster.num_nodes, cluster.gpus_per_node, cluster.placement_basis, roles)
+
+
+@lru_cache(maxsize=16)
+def _resolve(
+    num_nodes: int,
+    gpus_per_node: int | None,
+    placement_basis: Literal["global", "per_node"],
+    component_placement: tuple[tuple[str, str | int], ...],
+) -> tuple[Placement | None, tuple[int, ...]]:
+    """Do the work of `_resolved` once; rules and their fixes ask for few placements, often."""
+    cluster = ClusterConfig(
+        num_nodes=num_nodes,
+        gpus_per_node=gpus_per_node,
+        placement_basis=placement_basis,
+        component_placement=dict(component_placement),
+    )
     roles, per_node = role_ranks(cluster), ranks_per_node(cluster)
-    if roles is None or per_node is None or idle_ranks(cluster):
-        return None
-    return Placement(
+    if roles is None or per_node is None:
+        return None, ()
+    world = per_node * num_nodes
+    if not any(len(ranks) == world for ranks in roles.values()):
+        busy = set[int]().union(*roles.values())
+        if len(busy) < world:
+            return None, tuple(rank for rank in range(world) if rank not in busy)
+    placement = Placement(
         mode=_mode(roles),
-        world_size=per_node * cluster.num_nodes,
-        num_nodes=cluster.num_nodes,
+        world_size=world,
+        num_nodes=num_nodes,
         ranks_per_node=per_node,
-        ranks_per_node_inferred=cluster.gpus_per_node is None,
+        ranks_per_node_inferred=gpus_per_node is None,
         env_ranks=roles["env"],
         rollout_ranks=roles["rollout"],
         actor_ranks=roles["actor"],
     )
+    return placement, ()
 
 
 def _mode(roles: dict[str, tuple[int, ...]]) -> PlacementMode:
-    env, rollout, actor = (set(roles[role]) for role in ROLES)
-    if env == rollout == actor:
+    if roles["env"] == roles["rollout"] == roles["actor"]:
         return "colocated"
+    env, rollout, actor = (set(roles[role]) for role in ROLES)
     if env == rollout and not env & actor:
         return "disaggregated"
     if actor >= env | rollout:

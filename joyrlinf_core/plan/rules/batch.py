@@ -36,6 +36,8 @@ _READS = (
 )
 """`BatchShape` needs them all."""
 _MICRO = "env.train.infer_micro_batch_size"
+_SEARCHED = 4096
+"""Sizes of a call on either side that are looked at."""
 
 
 def _fix(
@@ -394,7 +396,8 @@ def policy_calls_are_even(context: RuleContext) -> Iterator[Finding]:
             f"policy calls are uneven: {envs} envs per rank and stage % infer_micro_batch_size "
             f"{size} = {envs % size}"
         )
-    divisors = [value for value in range(1, envs + 1) if envs % value == 0]
-    near = [v for v in divisors if v < size][-1:] + [v for v in divisors if v > size][:1]
-    changes = [{_MICRO: value} for value in (near if size < envs else [0, envs])]
+    either_side = (range(size - 1, 0, -1)[:_SEARCHED], range(size + 1, envs + 1)[:_SEARCHED])
+    near = [next((v for v in values if envs % v == 0), None) for values in either_side]
+    better = [value for value in near if value] if size < envs else [0, envs]
+    changes = [{_MICRO: value} for value in better]
     yield finding("JR111", (_MICRO,), message, context.fix("JR111", *changes), "warning")

@@ -189,7 +189,7 @@ def no_rank_is_idle(context: RuleContext) -> Iterator[Finding]:
     inferred = "" if cluster.gpus_per_node else " (gpus_per_node inferred from the largest rank)"
     plural = "ranks" if len(idle) > 1 else "rank"
     verb = "play" if len(idle) > 1 else "plays"
-    message = f"{plural} {as_ranges(idle)} of 0-{world - 1} {verb} no role{inferred}"
+    message = f"{plural} {_named(idle)} of 0-{world - 1} {verb} no role{inferred}"
     busy = {rank for _, ranks in parsed_entries(cluster) if ranks for rank in ranks}
     moved = {rank: place for place, rank in enumerate(sorted(busy))}
     placed = {
@@ -232,8 +232,8 @@ def sync_is_colocated(context: RuleContext) -> Iterator[Finding]:
         return
     message = (
         f"this version plans but does not run a {placement.mode} placement (env "
-        f"{as_ranges(placement.env_ranks)}, rollout {as_ranges(placement.rollout_ranks)}, actor "
-        f"{as_ranges(placement.actor_ranks)})"
+        f"{_named(placement.env_ranks)}, rollout {_named(placement.rollout_ranks)}, actor "
+        f"{_named(placement.actor_ranks)})"
     )
     change = _colocated(context.config.cluster, placement)
     fix = context.fix("JR206", change, otherwise="put all roles on the same ranks")
@@ -290,8 +290,8 @@ def async_is_disjoint(context: RuleContext) -> Iterator[Finding]:
     path, world = "algorithm.pipeline_mode", placement.world_size
     message = (
         f"`async` needs rollout and actor on different ranks; rollout "
-        f"{as_ranges(placement.rollout_ranks)} and actor {as_ranges(placement.actor_ranks)} share "
-        f"{as_ranges(shared)}"
+        f"{_named(placement.rollout_ranks)} and actor {_named(placement.actor_ranks)} share "
+        f"{_named(shared)}"
     )
     # On several nodes each keeps both roles, as trajectories are many and weights are few.
     size = placement.ranks_per_node
@@ -305,6 +305,18 @@ def async_is_disjoint(context: RuleContext) -> Iterator[Finding]:
     advice = "one rank can't do both: use two or more" if world == 1 else "give each its own ranks"
     fix = context.fix("JR208", *changes, {path: "sync"}, otherwise=advice)
     yield finding("JR208", (_PLACEMENT, path), message, fix)
+
+
+_LONGEST = 60
+"""Letters of ranks in a message."""
+
+
+def _named(ranks: tuple[int, ...]) -> str:
+    """Return ranks as ranges; of very many the first ones and how many there are."""
+    text = as_ranges(ranks)
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[:_LONGEST].rpartition(',')[0]},... ({len(ranks)} ranks)"
 
 
 def _nearby(context: RuleContext, code: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from joyrlinf_core.config.schema import ClusterConfig
 from joyrlinf_core.plan.placement import (
@@ -51,14 +52,16 @@ def told(roles: dict[str, tuple[int, ...]]) -> dict[str, str]:
 
 def _roles(cluster: ClusterConfig, size: int) -> dict[str, tuple[int, ...]]:
     """Return the ranks of each role that are there; a role without any follows another one."""
+    every = tuple(range(size))
     found: dict[str, tuple[int, ...]] = {}
     for entry, named in parsed_entries(cluster):
-        ranks = tuple(rank for rank in range(size) if named is None or rank in named)
+        ranks = every if named is None else tuple(rank for rank in named if rank < size)
         if ranks and entry.role in ROLES:
             found.setdefault(entry.role, ranks)
-    some = found.get("rollout") or found.get("env") or found.get("actor") or tuple(range(size))
+    some = found.get("rollout") or found.get("env") or found.get("actor") or every
     env = found.get("env", some)
-    left = tuple(rank for rank in range(size) if rank not in {*env, *some})
+    taken = {*env, *some}
+    left = tuple(rank for rank in every if rank not in taken)
     return {"env": env, "rollout": some, "actor": found.get("actor") or left or some}
 
 
@@ -73,21 +76,23 @@ def _filled(
         upwards: Whether the role below an idle rank takes it, or the one above; None: the one with
             fewer ranks.
     """
-    busy = sorted({rank for ranks in roles.values() for rank in ranks})
+    groups = {role: set(ranks) for role, ranks in roles.items()}
     taken = {role: set(ranks) for role, ranks in roles.items()}
-    for idle in sorted(set(range(size)) - set(busy)):
-        below = max((rank for rank in busy if rank < idle), default=None)
-        above = min((rank for rank in busy if rank > idle), default=None)
-        beside = [rank for rank in (below, above) if rank is not None]
+    busy = sorted(set[int]().union(*groups.values()))
 
-        def ranks_there(rank: int) -> int:
-            return min(len(ranks) for ranks in roles.values() if rank in ranks)
+    def ranks_there(rank: int) -> int:
+        return min(len(ranks) for ranks in groups.values() if rank in ranks)
 
+    # Between two busy neighbours, before the first and behind the last one.
+    for below, above in pairwise([-1, *busy, size]):
+        if above == below + 1 or not busy:
+            continue
+        beside = [rank for rank in (below, above) if 0 <= rank < size]
         if upwards is None:
             source = min(beside, key=ranks_there)
         else:
             source = beside[0] if upwards else beside[-1]
-        for role, ranks in roles.items():
+        for role, ranks in groups.items():
             if source in ranks:
-                taken[role].add(idle)
+                taken[role].update(range(below + 1, above))
     return {role: tuple(sorted(ranks)) for role, ranks in taken.items()}

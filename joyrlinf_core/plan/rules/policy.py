@@ -11,6 +11,8 @@ from joyrlinf_core.plan.rules.rule import RuleContext, finding, rule
 
 _PATH = "actor.model.model_path"
 _LORA = "actor.model.lora_path"
+_SEARCHED = 100
+"""Chunks that are looked at."""
 _OPENPI = {"actor.model": {"model_type": "openpi", "variant": "tiny-pi0", "num_action_chunks": 10}}
 
 
@@ -142,7 +144,7 @@ def chunk_fits_horizon(context: RuleContext) -> Iterator[Finding]:
         if not certain:
             message += ", as far as `variant` tells; the policy directory can't be read here"
         # The longest chunk that also divides the epoch.
-        works: Iterator[Change] = ({path: size} for size in range(horizon, 0, -1))
+        works: Iterator[Change] = ({path: size} for size in range(horizon, 0, -1)[:_SEARCHED])
         best = next((change for change in works if context.mends("JR405", change)), None)
         fix = context.fix("JR405", *([best] if best else []), otherwise=f"at most {horizon}")
         yield finding("JR405", (path,), message, fix, "error" if certain else "warning")

@@ -15,6 +15,8 @@ from joyrlinf_core.plan.rules.rule import CLUSTER, RuleContext, finding, rule
 _CHECKPOINT_FILES = ("meta.json", "model.pt", "optimizer.pt", "scheduler.pt")
 """Below `actor/` of a checkpoint."""
 _RESUME = "runner.resume_dir"
+_SEARCHED = 4096
+"""Intervals that are looked at."""
 
 
 @rule(
@@ -82,8 +84,9 @@ def saves_meet_evaluations(context: RuleContext) -> Iterator[Finding]:
         key, other = "runner.save_interval", "runner.val_check_interval"
         below = save // check * check
         changes: list[Change] = [{key: value} for value in (below, below + check) if value]
-        divisors = (value for value in range(min(check, save), 0, -1) if save % value == 0)
-        changes.extend({other: value} for value in islice(divisors, 1) if value > 1)
+        smaller = range(min(check, save), 1, -1)[:_SEARCHED]
+        divisors = (value for value in smaller if save % value == 0)
+        changes.extend({other: value} for value in islice(divisors, 1))
         message = (
             f"checkpoints would have no evaluation: save_interval {save} % val_check_interval "
             f"{check} = {save % check}"
