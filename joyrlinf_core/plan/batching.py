@@ -91,13 +91,13 @@ _CHECKS: dict[str, Callable[[BatchShape], bool]] = {
     "JR105": lambda s: s.num_envs % (s.actor_ranks * s.group_size) == 0,
     "JR106": lambda s: s.steps_per_epoch % s.chunk_size == 0,
     "JR107": lambda s: s.auto_reset or s.max_episode_steps <= s.steps_per_epoch,
-    "JR110": lambda s: s.num_envs % (s.rollout_ranks * s.stages) == 0,
+    "JR110": lambda s: s.num_envs % (s.rollout_ranks * s.stages * s.group_size) == 0,
     "JR103": lambda s: s.samples_per_actor % s.samples_per_optimizer_step == 0,
 }
 _NEEDS = {
     "JR102": {"JR101"},
     "JR104": {"JR101", "JR102"},
-    "JR110": {"JR101", "JR102"},
+    "JR110": {"JR101", "JR102", "JR104"},
     "JR103": {"JR101", "JR105", "JR106"},
     "JR105": {"JR104"},
 }
@@ -121,6 +121,8 @@ def _judged(shape: BatchShape) -> tuple[frozenset[str], dict[str, str]]:
         first = min((need for need in _NEEDS.get(code, ()) if need in broken), default=None)
         if code == "JR105" and shape.num_envs % shape.group_size == 0:
             first = None  # whole groups may still fail to divide over the actors
+        if code == "JR110" and shape.num_envs % (shape.rollout_ranks * shape.stages):
+            first = first if first != "JR104" else None  # groups or not, the envs don't divide
         if code == "JR103" and first is None:
             first = after.get("JR105")
         if first is not None:

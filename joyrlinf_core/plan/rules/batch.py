@@ -349,23 +349,34 @@ def eval_envs_divide(context: RuleContext) -> Iterator[Finding]:
     },
 )
 def rollout_rows_divide(context: RuleContext) -> Iterator[Finding]:
-    """Every rollout rank answers the same number of envs.
+    """Every rollout rank answers the same number of envs, in whole groups.
 
-    Where env and rollout run on different ranks, the observations of one stage are dealt to the
-    rollout ranks in equal parts.
+    Where env and rollout run on different ranks, the envs are dealt to the stages of the rollout
+    ranks in equal parts. From there trajectories go to the actors in whole groups, so that no group
+    may lie on two rollout ranks or in two stages.
 
-    Example: 256 envs in 2 stages are 128 rows; 3 rollout ranks leave 2 over, 4 leave none.
+    Example: 256 envs in 2 stages are 128 rows; 3 rollout ranks leave 2 over, 4 leave none. These 32
+    rows hold whole groups of 8, and none of 64.
     """
     shape, placement = context.breaks("JR110"), context.placement
     if shape is None or placement is None or placement.rollout_ranks == placement.env_ranks:
         return
-    rows = shape.num_envs // shape.stages
-    message = (
-        f"envs do not divide over rollout ranks: {shape.num_envs} envs / {shape.stages} stages = "
-        f"{rows}; {rows} % {shape.rollout_ranks} rollout ranks = {rows % shape.rollout_ranks}"
-    )
-    fix = _fix(context, shape, "JR110", ("num_envs", "stages"))
-    yield finding("JR110", (_ENVS, _KEYS["stages"]), message, fix)
+    rows, ranks, size = shape.num_envs // shape.stages, shape.rollout_ranks, shape.group_size
+    numbers: tuple[Number, ...] = ("num_envs", "stages")
+    if rows % ranks:
+        message = (
+            f"envs do not divide over rollout ranks: {shape.num_envs} envs / {shape.stages} stages "
+            f"= {rows}; {rows} % {ranks} rollout ranks = {rows % ranks}"
+        )
+    else:
+        numbers = ("group_size", *numbers)
+        message = (
+            f"a group would straddle rollout ranks or their stages: {shape.num_envs} envs / "
+            f"{ranks} rollout ranks / {shape.stages} stages = {rows // ranks} envs; "
+            f"{rows // ranks} % group_size {size} = {rows // ranks % size}"
+        )
+    paths = tuple(_KEYS[number] for number in numbers)
+    yield finding("JR110", paths, message, _fix(context, shape, "JR110", numbers))
 
 
 @rule(

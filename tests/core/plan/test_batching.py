@@ -71,8 +71,10 @@ def runs(shape):
         stages = deal(rank, shape.stages) if rank else None
         if stages is None or not all(whole_groups(stage) for stage in stages):
             return False
-    if deal(list(range(len(envs) // shape.stages)), shape.rollout_ranks) is None:
-        return False
+    for rank in deal(envs, shape.rollout_ranks) or [None]:
+        stages = deal(rank, shape.stages) if rank else None
+        if stages is None or not all(whole_groups(stage) for stage in stages):
+            return False
     actors = deal(envs, shape.actor_ranks)
     if actors is None or not all(whole_groups(actor) for actor in actors):
         return False

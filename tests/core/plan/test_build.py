@@ -1,3 +1,7 @@
+from collections import Counter
+from itertools import product
+
+from joyrlinf_core.errors import ConfigError
 from joyrlinf_core.plan.build import build_plan
 from joyrlinf_core.plan.run_plan import RunPlan
 
@@ -43,3 +47,28 @@ def test_a_plan_survives_its_file(make_config):
     plan = build_plan(make_config(), "eval", {"policy": "p"})
     assert plan.args == {"policy": "p"}
     assert RunPlan.model_validate_json(plan.model_dump_json()) == plan
+
+
+def test_rollout_ranks_hand_over_what_they_infer_for(make_config):
+    """Whatever the rules accept: the shard map deals groups as the envs are dealt."""
+    placements = [("0", "1-2", "0"), ("0-1", "2-6", "0"), ("0-4", "0-1", "2-3"), ("0", "0-3", "0")]
+    accepted = 0
+    for (env, rollout, actor), size in product(placements, (2, 4, 5, 8, 16, 20, 40, 80)):
+        overrides = {
+            "cluster.component_placement": {"env": env, "rollout": rollout, "actor": actor},
+            "algorithm.group_size": size,
+            "env.eval": None,
+            "actor.micro_batch_size": 8,
+            "actor.gradient_accumulation_steps": 1,
+        }
+        try:
+            plan = build_plan(make_config(overrides), None)
+        except ConfigError:
+            continue
+        accepted += 1
+        sent = Counter()
+        for shard in plan.shards:
+            sent[shard.source] += shard.columns
+        ranks = plan.placement.rollout_ranks
+        assert sent == dict.fromkeys(ranks, 80 // len(ranks)), overrides
+    assert accepted == 16

@@ -126,6 +126,14 @@ MORE_EXAMPLES = [
     ("JR105", {PLACEMENT: {"env,rollout": "0-1", "actor": "0-3"}}),
     ("JR106", {"actor.model.num_action_chunks": 9}),
     ("JR109", {"env.eval.total_num_envs": 41, PLACEMENT: {"env,rollout,actor": "0-4"}}),
+    (
+        "JR110",
+        {
+            PLACEMENT: {"env": "0", "rollout": "1-4", "actor": "0"},
+            "algorithm.group_size": 40,
+            "env.eval": None,
+        },
+    ),
     ("JR111", {"env.train.infer_micro_batch_size": 200}),
     ("JR201", {PLACEMENT: {"env": "0"}, "cluster.gpus_per_node": 2}),
     ("JR203", {PLACEMENT: {"env,rollout,actor": "all"}}),
@@ -239,6 +247,14 @@ def test_samples_message_shows_the_arithmetic(make_config):
             {PLACEMENT: {"env": "0", "rollout": "1-3", "actor": "0"}},
             "JR110",
             ["80 envs / 1 stages = 80", "80 % 3 rollout ranks = 2"],
+        ),
+        (
+            {
+                PLACEMENT: {"env": "0", "rollout": "1-4", "actor": "0"},
+                "algorithm.group_size": 40,
+            },
+            "JR110",
+            ["80 envs / 4 rollout ranks / 1 stages = 20 envs; 20 % group_size 40 = 20"],
         ),
         (
             {PLACEMENT: {"env": "0-1", "rollout": "2-4", "actor": "0"}},
