@@ -178,6 +178,8 @@ def _error_path(error: ErrorDetails, data: object) -> str:
             here = cast("dict[Any, object]", here)[part]
         elif isinstance(here, list) and part in range(len(cast("list[object]", here))):
             here = cast("list[object]", here)[int(part)]
+        elif isinstance(here, dict) and error["type"] == "value_error":
+            here = None  # a default that does not go with another key
         elif error["type"] != "missing":
             break
         names.append(str(part))

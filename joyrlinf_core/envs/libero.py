@@ -102,7 +102,7 @@ class LiberoConfig(EnvConfig):
         last = len(SUITES[suite]) - 1
         for task in tasks:
             if not 0 <= task <= last:
-                raise ValueError(f"names task {task}, but {suite} has tasks 0-{last}")
+                raise ValueError(f"names task {task}, but `suite: {suite}` has tasks 0-{last}")
         if len(set(tasks)) < len(tasks):
             raise ValueError("names a task twice")
         return tasks
@@ -117,9 +117,11 @@ class LiberoConfig(EnvConfig):
         states = len(_EVAL_TRIALS[split])
         if asked > tasks * states:
             more = f", or `eval_split: all` for {tasks * TRIALS}" if split == "heldout" else ""
+            chosen = "`task_id_filter`" if info.data.get("task_id_filter") else f"`suite: {suite}`"
             raise ValueError(
-                f"has {tasks} tasks x {states} states = {tasks * states}, fewer than "
-                f"`num_episodes: {asked}`; use num_episodes {tasks * states}{more}"
+                f"has {tasks} task{'s' if tasks > 1 else ''} x {states} states = {tasks * states}, "
+                f"fewer than `num_episodes: {asked}`, with {chosen}; use num_episodes "
+                f"{tasks * states}{more}"
             )
         return split
 

@@ -140,7 +140,7 @@ class ManiSkillConfig(EnvConfig):
         task = TASKS.get(info.data.get("task_id", ""))
         if wanted and task is not None and not task.wrist_camera:
             have = ", ".join(name for name, other in TASKS.items() if other.wrist_camera)
-            raise ValueError(f"needs a task whose robot has a wrist camera: {have}")
+            raise ValueError(f"needs a `task_id` whose robot has a wrist camera: {have}")
         return wanted
 
     @field_validator("reward_mode")
@@ -148,7 +148,10 @@ class ManiSkillConfig(EnvConfig):
     def _stages_exist(cls, mode: str | None, info: ValidationInfo) -> str | None:
         task = TASKS.get(info.data.get("task_id", ""))
         if mode == "staged" and task is not None and task.robot != "widowx":
-            raise ValueError("is for the put-on tasks of the WidowX; use success or dense")
+            raise ValueError(
+                "is for the put-on tasks of the WidowX, not for `task_id: "
+                f"{info.data['task_id']}`; use success or dense"
+            )
         return mode
 
     @property

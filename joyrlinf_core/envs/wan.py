@@ -106,14 +106,14 @@ class WanConfig(EnvConfig):
         if (total - 1) % _VAE_STRIDE:
             near = _chunk_that_fits(chunk, condition)
             raise ValueError(
-                f"must be chunk + condition_frame_length, and 1 + a multiple of {_VAE_STRIDE}, "
+                f"must be `chunk` + `condition_frame_length`, and 1 + a multiple of {_VAE_STRIDE}, "
                 f"which the video autoencoder takes; {chunk} + {condition} = {total} is not; use "
                 f"chunk {near} and num_frames {near + condition}"
             )
         if frames != total:
             raise ValueError(
-                f"must be chunk + condition_frame_length = {chunk} + {condition} = {total}; use "
-                f"num_frames {total}"
+                f"must be `chunk` + `condition_frame_length` = {chunk} + {condition} = {total}; "
+                f"use num_frames {total}"
             )
         return frames
 
@@ -121,12 +121,14 @@ class WanConfig(EnvConfig):
     @classmethod
     def _every_use_has_states(cls, count: int, info: ValidationInfo) -> int:
         suite = info.data.get("suite")
-        tasks = len(SUITES[suite]) if suite is not None else 1
+        if suite is None:
+            return count  # its own finding comes first
+        tasks = len(SUITES[suite])
         if count // tasks < _FEWEST_STATES:
             raise ValueError(
-                f"over {tasks} tasks is {count // tasks} a task; training, evaluation and "
-                f"demonstrations share them and need {_FEWEST_STATES}; use {_FEWEST_STATES * tasks}"
-                " or more"
+                f"over the {tasks} tasks of `suite: {suite}` is {count // tasks} a task; training, "
+                f"evaluation and demonstrations share them and need {_FEWEST_STATES}; use "
+                f"{_FEWEST_STATES * tasks} or more"
             )
         return count
 

@@ -148,6 +148,64 @@ def test_a_misfit_that_a_whole_section_reports_is_that_of_the_key(tmp_path):
     assert loaded.partial.actor.model.num_action_chunks
 
 
+@pytest.mark.parametrize(
+    ("base", "own", "key", "with_key"),
+    [
+        ("wan-libero-spatial-pi05-async", "train: {chunk: 7}", "env.train.chunk", None),
+        (
+            "wan-libero-spatial-pi05-async",
+            "train: {condition_frame_length: 6}",
+            "env.train.condition_frame_length",
+            None,
+        ),
+        (
+            "wan-libero-spatial-pi05-async",
+            "train: {num_reset_states: 12}",
+            "env.train.num_reset_states",
+            "env.train.suite",
+        ),
+        ("libero-pi05-90", "eval: {num_episodes: 9600}", "env.eval.num_episodes", "env.eval.suite"),
+        (
+            "libero-pi05-90",
+            "eval: {task_id_filter: [1], num_episodes: 60}",
+            "env.eval.num_episodes",
+            "env.eval.task_id_filter",
+        ),
+        (
+            "libero-pi05-90",
+            "train: {task_id_filter: [400]}",
+            "env.train.task_id_filter",
+            "env.train.suite",
+        ),
+        (
+            "maniskill-pi05-sync",
+            "train: {wrist_camera: true}",
+            "env.train.wrist_camera",
+            "env.train.task_id",
+        ),
+        (
+            "maniskill-gr00t-panda-sync",
+            "train: {reward_mode: staged}",
+            "env.train.reward_mode",
+            "env.train.task_id",
+        ),
+        (
+            "maniskill-pi05-sync",
+            "train: {policy_setup: panda-ee-dpose}",
+            "env.train.policy_setup",
+            "env.train.task_id",
+        ),
+    ],
+)
+def test_a_misfit_of_simulator_keys_is_shown_at_the_users_own(tmp_path, base, own, key, with_key):
+    """Also where the check itself belongs to a key that nobody wrote."""
+    path = tmp_path / "my.yaml"
+    path.write_text(f"extends: {base}\nenv:\n  {own}\n")
+    found = [f for f in load_config(path).findings if f.code == "JR011"]
+    assert [(f.paths[0], f.file, f.line) for f in found] == [(key, str(path), 3)]
+    assert with_key is None or with_key in found[0].paths
+
+
 def test_dotted_key_in_a_file(load):
     finding = only(load(("runner:", "actor.optim.lr: 3\nrunner:")))
     assert "nested" in finding.fix
