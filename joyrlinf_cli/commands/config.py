@@ -101,12 +101,15 @@ def diff(
     a: SideArgument,
     b: SideArgument,
     log_path: LogPathOption = "results",
+    with_exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="End with 1 if they differ, for scripts.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print what differs between two configs, defaults filled in.
 
-    Ends as `diff` does: 0 if they are equal, 1 if they differ; 2 for a source that does not exist,
-    3 for an invalid one.
+    Exit code 0, also if they differ, unless `--exit-code` is given; 2 for a source that does not
+    exist, 3 for an invalid one.
     """
     from joyrlinf_core.config.diff import differences
 
@@ -116,7 +119,7 @@ def diff(
         print(json.dumps({"schema": 1, "equal": not found, "differences": rows}, indent=2))
     elif found:
         print("\n".join([f"--- {a}", f"+++ {b}", *_difference_lines(found)]))
-    raise typer.Exit(1 if found else 0)
+    raise typer.Exit(1 if found and with_exit_code else ExitCode.OK)
 
 
 def _load_side(source: str, log_path: str) -> Config:
