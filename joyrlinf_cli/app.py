@@ -35,6 +35,7 @@ COMMANDS = {
     "validate": ("Check", "validate:validate"),
     "shape-check": ("Check", "shape_check:shape_check"),
     "estimate": ("Check", "estimate:estimate"),
+    "nccl-test": ("Check", "nccl_test:nccl_test"),
     "explain": ("Check", "explain:explain"),
     "presets": ("Config", "presets:app"),
     "config": ("Config", "config:app"),
