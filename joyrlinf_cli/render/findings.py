@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from joyrlinf_cli.render.text import Line, write_lines
+from joyrlinf_cli.render.text import Line, width_of, wrapped, write_lines
 from joyrlinf_core.config.source_map import SET_ORIGIN, Location, SourceMap
 from joyrlinf_core.errors import Finding
 
@@ -31,8 +31,9 @@ def write_findings(
         summary: Name of the config for the last line; empty leaves the line out.
     """
     lines: list[Line] = []
+    width = width_of(stream)
     for finding in findings:
-        lines.extend(finding_lines(finding, sources))
+        lines.extend(finding_lines(finding, sources, width))
     if findings and summary:
         lines.append([(f"{count(findings)} in {summary}", "bold")])
     write_lines(lines, stream)
@@ -48,18 +49,28 @@ def count(findings: Sequence[Finding]) -> str:
     return ", ".join(parts)
 
 
-def finding_lines(finding: Finding, sources: SourceMap) -> list[Line]:
-    """Return the lines of one finding."""
+def finding_lines(finding: Finding, sources: SourceMap, width: int | None = None) -> list[Line]:
+    """Return the lines of one finding.
+
+    Args:
+        finding: The finding.
+        sources: See `write_findings`.
+        width: Columns that lines are broken to, the source line cut to; None: as they are.
+    """
     style = _STYLES[finding.severity]
-    lines: list[Line] = [
-        [(f"{finding.severity}[{finding.code}]", style), (f": {finding.message}", "bold")]
-    ]
+    lines: list[Line] = []
+
+    def add(line: Line, indent: int) -> None:
+        seen: Line = [(_visible(text), style) for text, style in line]
+        lines.extend(wrapped(seen, width, indent))
+
+    add([(f"{finding.severity}[{finding.code}]", style), (f": {finding.message}", "bold")], 4)
     number = str(finding.line) if finding.line else ""
     pad = " " * len(number)
     place = _place(finding, sources)
     if place:
-        lines.append([(f"{pad}--> ", "blue"), (place, "")])
-    excerpt = _excerpt(finding)
+        add([(f"{pad}--> ", "blue"), (place, "")], len(pad) + 4)
+    excerpt = _excerpt(finding, min(_WIDTH, (width or _WIDTH) - len(pad) - 3))
     if excerpt is not None:
         text, column, length = excerpt
         lines.append([(f"{pad} |", "blue")])
@@ -68,11 +79,12 @@ def finding_lines(finding: Finding, sources: SourceMap) -> list[Line]:
     for path in finding.paths[1:]:
         told = _told(path, sources)
         if told:
-            lines.append([(f"{pad} = ", "blue"), (f"with: {told}", "")])
+            add([(f"{pad} = ", "blue"), (f"with: {told}", "")], len(pad) + 5)
     if finding.fix:
-        lines.append([(f"{pad} = ", "blue"), ("fix:", "bold green"), (f" {finding.fix}", "")])
+        fix: Line = [("fix:", "bold green"), (f" {finding.fix}", "")]
+        add([(f"{pad} = ", "blue"), *fix], len(pad) + 5)
     lines.append([])
-    return [[(_visible(text), style) for text, style in line] for line in lines]
+    return lines
 
 
 def _visible(text: str) -> str:
@@ -110,8 +122,13 @@ def _yaml_word(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _excerpt(finding: Finding) -> tuple[str, int, int] | None:
-    """Return the source line, the column of the caret in it and the caret's length."""
+def _excerpt(finding: Finding, width: int) -> tuple[str, int, int] | None:
+    """Return the source line, the column of the caret in it and the caret's length.
+
+    Args:
+        finding: The finding.
+        width: Longest line; of a longer one the part around the caret is shown.
+    """
     if finding.file is None or finding.line is None or finding.column is None:
         return None
     path = Path(finding.file)
@@ -126,9 +143,9 @@ def _excerpt(finding: Finding) -> tuple[str, int, int] | None:
         return None
     text = _visible(lines[finding.line - 1].rstrip("\n"))
     column = finding.column
-    if column > _WIDTH // 2:
-        cut = column - _WIDTH // 2
-        text, column = text[cut:], column - cut
     match = _TOKEN.match(text, column - 1)
-    length = len(match[0]) if match else 1
-    return text[:_WIDTH], column, min(length, _WIDTH - column + 1)
+    length = min(len(match[0]) if match else 1, width)
+    # Of a long line as little is cut in front as brings the caret and what it is under into sight.
+    cut = min(column - 1, max(0, min(column + length - 1, len(text)) - width))
+    text, column = text[cut : cut + width], column - cut
+    return text, column, min(length, width - column + 1)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from joyrlinf_cli.render.text import Line, wrapped
 from joyrlinf_core.plan.placement import as_ranges
 from joyrlinf_core.plan.run_plan import RunPlan
 
 
-def plan_lines(plan: RunPlan) -> list[str]:
-    """Return the plan as lines of plain text: who does what, and the batch arithmetic."""
+def plan_lines(plan: RunPlan, width: int | None = None) -> list[Line]:
+    """Return the plan as lines of plain text: who does what, and the batch arithmetic.
+
+    Args:
+        plan: The plan.
+        width: Columns that lines are broken to; None: as they are.
+    """
     place, batch, config = plan.placement, plan.batch, plan.config
     actor, algorithm = config.actor, config.algorithm
     nodes = f"{place.num_nodes} node{'s' if place.num_nodes > 1 else ''}"
@@ -35,5 +41,6 @@ def plan_lines(plan: RunPlan) -> list[str]:
     ]
     if batch.eval_episodes:
         rows.append(("evaluation", f"{batch.eval_episodes} held-out episodes"))
-    width = max(len(name) for name, _ in rows)
-    return [f"  {name:<{width}}  {text}" for name, text in rows]
+    names = max(len(name) for name, _ in rows)
+    lines: list[Line] = [[(f"  {name:<{names}}  {text}", "")] for name, text in rows]
+    return [part for line in lines for part in wrapped(line, width, names + 4)]

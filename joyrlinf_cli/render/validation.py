@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from joyrlinf_cli.render.findings import count, write_findings
 from joyrlinf_cli.render.plan import plan_lines
+from joyrlinf_cli.render.text import width_of, write_lines
 from joyrlinf_core.config.loader import LoadedConfig
 from joyrlinf_core.errors import Finding
 from joyrlinf_core.plan.build import check_loaded, plan_checked
@@ -59,4 +60,4 @@ def write_text(reports: Sequence[Report]) -> None:
         write_findings(report.findings, report.loaded.source_map, sys.stdout)
         print(f"{report.loaded.source}: {count(report.findings) or 'ok'}")
         if report.plan is not None:
-            print("\n".join(plan_lines(report.plan)))
+            write_lines(plan_lines(report.plan, width_of(sys.stdout)), sys.stdout)
