@@ -22,6 +22,7 @@ from joyrlinf_cli.options import ConsoleKind
 from joyrlinf_core.config.schema import Config
 from joyrlinf_core.errors import ConfigError, ExitCode
 from joyrlinf_core.launcher.jobs import JobResult, Jobs
+from joyrlinf_core.launcher.nodes.settings import NodeOptions
 from joyrlinf_core.plan.run_plan import Job
 
 
@@ -52,7 +53,12 @@ def resolved_config(
 
 
 def finish(
-    job: Job, start: Callable[[Jobs], JobResult], *, console: ConsoleKind, as_json: bool
+    job: Job,
+    start: Callable[[Jobs], JobResult],
+    *,
+    console: ConsoleKind,
+    as_json: bool,
+    nodes: NodeOptions,
 ) -> NoReturn:
     """Start a job, print its result and end the command with its exit code.
 
@@ -61,12 +67,17 @@ def finish(
         start: Starts it.
         console: Progress display.
         as_json: Print the result as one JSON document.
+        nodes: What the command line says of the nodes.
 
     Raises:
         typer.Exit: Always.
     """
     started = time.monotonic()
-    jobs = Jobs(lambda plan, run_dir: open_console(console, plan, run_dir), say)
+    jobs = Jobs(
+        lambda plan, run_dir, speaker: open_console(console, plan, run_dir, speaker),
+        say,
+        nodes=nodes,
+    )
     try:
         finished = start(jobs)
     except KeyboardInterrupt:

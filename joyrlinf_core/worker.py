@@ -189,7 +189,10 @@ def _open_emitter(run_dir: RunDir, plan: RunPlan, rank: int) -> Emitter:
 
             config: dict[str, Any] = plan.config.model_dump(mode="json")
             sinks.append(WandbSink(run_dir, logger.experiment_name, config))
-    return Emitter(run_dir, rank, sinks)
+    place = plan.placement
+    node, speaker = place.node_of(rank), place.node_of(place.metrics_rank)
+    path = run_dir.events if node == speaker else run_dir.node_events(node)
+    return Emitter(run_dir, rank, sinks, path=path)
 
 
 def _redirect_output(log: Path) -> None:

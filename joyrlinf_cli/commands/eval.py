@@ -13,7 +13,12 @@ from joyrlinf_cli.options import (
     ConsoleOption,
     JsonOption,
     LogPathOption,
+    MasterAddrOption,
+    MasterPortOption,
+    NnodesOption,
+    NodeRankOption,
     PresetOption,
+    RendezvousTimeoutOption,
     SetOption,
 )
 from joyrlinf_core.errors import UsageError
@@ -48,11 +53,17 @@ def evaluate(
     sets: SetOption = None,
     episodes: EpisodesOption = None,
     log_path: LogPathOption = "results",
+    nnodes: NnodesOption = None,
+    node_rank: NodeRankOption = None,
+    master_addr: MasterAddrOption = None,
+    master_port: MasterPortOption = None,
+    rendezvous_timeout: RendezvousTimeoutOption = 300.0,
     console: ConsoleOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Measure success on fixed held-out episodes, with a confidence interval."""
     from joyrlinf_cli.job_command import finish, resolved_config, say
+    from joyrlinf_core.launcher.nodes.settings import NodeOptions
 
     overrides = list(sets or ())
     if episodes is not None:
@@ -69,6 +80,7 @@ def evaluate(
         lambda jobs: jobs.evaluate(resolved, policy=policy, checkpoint=checkpoint),
         console=console,
         as_json=as_json,
+        nodes=NodeOptions(nnodes, node_rank, master_addr, master_port, rendezvous_timeout),
     )
 
 

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joyrlinf_cli.options import ConsoleOption, JsonOption, LogPathOption, SetOption
+from joyrlinf_cli.options import (
+    ConsoleOption,
+    JsonOption,
+    LogPathOption,
+    MasterAddrOption,
+    MasterPortOption,
+    NnodesOption,
+    NodeRankOption,
+    RendezvousTimeoutOption,
+    SetOption,
+)
 from joyrlinf_core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +40,11 @@ def resume(
     run: RunArgument,
     sets: SetOption = None,
     log_path: LogPathOption = "results",
+    nnodes: NnodesOption = None,
+    node_rank: NodeRankOption = None,
+    master_addr: MasterAddrOption = None,
+    master_port: MasterPortOption = None,
+    rendezvous_timeout: RendezvousTimeoutOption = 300.0,
     console: ConsoleOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -38,6 +53,7 @@ def resume(
     Prints first what differs from the run's saved config.
     """
     from joyrlinf_cli.job_command import finish, resolved_config, say, say_skipped
+    from joyrlinf_core.launcher.nodes.settings import NodeOptions
     from joyrlinf_core.launcher.run_directory import find_checkpoint, find_run, read_saved
 
     run_dir = find_run(run, root=Path(log_path), job="train")
@@ -57,6 +73,7 @@ def resume(
         lambda jobs: jobs.resume(config, run_dir, checkpoint),
         console=console,
         as_json=as_json,
+        nodes=NodeOptions(nnodes, node_rank, master_addr, master_port, rendezvous_timeout),
     )
 
 

@@ -12,7 +12,12 @@ from joyrlinf_cli.options import (
     ConfigOption,
     ConsoleOption,
     JsonOption,
+    MasterAddrOption,
+    MasterPortOption,
+    NnodesOption,
+    NodeRankOption,
     PresetOption,
+    RendezvousTimeoutOption,
     SetOption,
 )
 
@@ -33,11 +38,23 @@ def sft(
     config: ConfigOption = None,
     sets: SetOption = None,
     output: OutputOption = None,
+    nnodes: NnodesOption = None,
+    node_rank: NodeRankOption = None,
+    master_addr: MasterAddrOption = None,
+    master_port: MasterPortOption = None,
+    rendezvous_timeout: RendezvousTimeoutOption = 300.0,
     console: ConsoleOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Make a policy by imitation of demonstrations, for RL to start from."""
     from joyrlinf_cli.job_command import finish, resolved_config
+    from joyrlinf_core.launcher.nodes.settings import NodeOptions
 
     resolved = resolved_config(argument, preset, config, sets, job="sft")
-    finish("sft", lambda jobs: jobs.sft(resolved, output), console=console, as_json=as_json)
+    finish(
+        "sft",
+        lambda jobs: jobs.sft(resolved, output),
+        console=console,
+        as_json=as_json,
+        nodes=NodeOptions(nnodes, node_rank, master_addr, master_port, rendezvous_timeout),
+    )

@@ -13,7 +13,12 @@ from joyrlinf_cli.options import (
     ConfigOption,
     ConsoleOption,
     JsonOption,
+    MasterAddrOption,
+    MasterPortOption,
+    NnodesOption,
+    NodeRankOption,
     PresetOption,
+    RendezvousTimeoutOption,
     SetOption,
 )
 
@@ -32,6 +37,11 @@ def train(
     config: ConfigOption = None,
     sets: SetOption = None,
     dry_run: DryRunOption = False,
+    nnodes: NnodesOption = None,
+    node_rank: NodeRankOption = None,
+    master_addr: MasterAddrOption = None,
+    master_port: MasterPortOption = None,
+    rendezvous_timeout: RendezvousTimeoutOption = 300.0,
     console: ConsoleOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -46,9 +56,16 @@ def train(
         _print_plan(resolve(argument, preset, config, sets, as_json=as_json), as_json=as_json)
         return
     from joyrlinf_cli.job_command import finish, resolved_config
+    from joyrlinf_core.launcher.nodes.settings import NodeOptions
 
     resolved = resolved_config(argument, preset, config, sets, job="train", as_json=as_json)
-    finish("train", lambda jobs: jobs.train(resolved), console=console, as_json=as_json)
+    finish(
+        "train",
+        lambda jobs: jobs.train(resolved),
+        console=console,
+        as_json=as_json,
+        nodes=NodeOptions(nnodes, node_rank, master_addr, master_port, rendezvous_timeout),
+    )
 
 
 def _print_plan(loaded: LoadedConfig, *, as_json: bool) -> None:

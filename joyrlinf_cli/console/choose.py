@@ -42,9 +42,22 @@ def _has_room(stream: TextIO) -> bool:
     return (columns or MIN_COLUMNS) >= MIN_COLUMNS and (lines or MIN_LINES) >= MIN_LINES
 
 
-def open_console(wanted: ConsoleKind, plan: RunPlan, run_dir: RunDir) -> ClosableListener:
-    """Open the console of one job on standard error; standard output is for results."""
+def open_console(
+    wanted: ConsoleKind, plan: RunPlan, run_dir: RunDir, speaker: str = ""
+) -> ClosableListener:
+    """Open the console of one job on standard error; standard output is for results.
+
+    Args:
+        wanted: What the user asked for.
+        plan: The plan.
+        run_dir: The run directory.
+        speaker: The other node that has the metrics of the job; empty where they are here.
+    """
     kind = kind_for(wanted, sys.stdout, sys.stderr)
+    if speaker and kind in ("live", "plain"):
+        from joyrlinf_cli.console.follow import FollowConsole
+
+        return GuardedConsole(lambda: FollowConsole(plan, run_dir, speaker, sys.stderr))
     if kind == "live":
         from joyrlinf_cli.console.live import LiveConsole
 

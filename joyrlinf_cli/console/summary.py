@@ -45,7 +45,9 @@ def result_lines(finished: JobResult, job: str, seconds: float) -> list[str]:
     history = _history(finished)
     lines = [f"{job} {finished.outcome.state} in {figures.duration(seconds)}"]
     if job == "train":
-        lines[0] += f", {max(history.steps, default=0)} steps"
+        # On disks of their own, the other nodes see no step.
+        known = history.steps or not finished.speaker
+        lines[0] += f", {max(history.steps, default=0)} steps" if known else ""
     before, after = _before_and_after(history)
     if before is not None and after is not None:
         lines.append(
@@ -69,8 +71,12 @@ def result_lines(finished: JobResult, job: str, seconds: float) -> list[str]:
         lines.append(f"of      {finished.checkpoint}")
     elif finished.policy is not None:
         lines.append(f"policy  {finished.policy}")
+    if finished.speaker:
+        lines.append(f"results on {finished.speaker}")
     if finished.outcome.state == "stopped" and finished.run_dir is not None:
-        lines.append(f"go on with: joyrl resume {finished.run_dir.root}")
+        nodes = finished.plan.placement.num_nodes if finished.plan else 1
+        where = ", on every node" if nodes > 1 else ""
+        lines.append(f"go on with{where}: joyrl resume {finished.run_dir.root}")
     return lines
 
 
@@ -82,7 +88,7 @@ def failure_lines(digest: Digest) -> list[str]:
         lines.append(f"  fix: {digest.fix}")
     if digest.resume:
         lines.append(f"  {digest.resume}")
-    lines.append(f"  log: {digest.log}")
+    lines.append(f"  log: {f'{digest.host}:' if digest.host else ''}{digest.log}")
     lines += [f"  afterwards: {other}" for other in digest.also]
     return lines
 

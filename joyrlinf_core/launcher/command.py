@@ -24,7 +24,7 @@ def torchrun_command(
     run_dir: Path,
     *,
     node_rank: int = 0,
-    master: str = "",
+    master: tuple[str, int] | None = None,
     rendezvous: Path | None = None,
     worker: Sequence[str] = WORKER,
 ) -> list[str]:
@@ -37,7 +37,7 @@ def torchrun_command(
         plan: The plan; gives the number of nodes and processes.
         run_dir: The run directory, as the worker is to see it.
         node_rank: This node; several nodes only.
-        master: `host:port` of node 0; several nodes only. Empty where it is not known yet.
+        master: Address and port of node 0; several nodes only. None where they are not known yet.
         rendezvous: File that does not exist yet; None lets torchrun choose one. One node only.
         worker: Arguments for torchrun that name the program.
     """
@@ -49,9 +49,9 @@ def torchrun_command(
         command += ["--rdzv-endpoint", str(rendezvous)] if rendezvous else []
         command += ["--local-addr", LOOPBACK]
     else:
-        host, _, port = master.partition(":")
+        address, port = master or (MASTER, 29500)
         command += ["--node-rank", str(node_rank)]
-        command += ["--master-addr", host or MASTER, "--master-port", port or "29500"]
+        command += ["--master-addr", address, "--master-port", str(port)]
     return [*command, *worker, str(run_dir)]
 
 

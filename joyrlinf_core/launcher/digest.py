@@ -37,6 +37,7 @@ class Digest:
         also: Ranks that failed afterwards, mostly because of the first.
         exit_code: What `joyrl` exits with.
         resume: How to go on from the newest whole checkpoint; empty where there is none.
+        host: Where the log is; empty for a run on one node.
     """
 
     headline: str
@@ -46,6 +47,7 @@ class Digest:
     also: tuple[str, ...]
     exit_code: int
     resume: str = ""
+    host: str = ""
 
 
 def died_silently(statuses: list[RankStatus]) -> list[RankStatus]:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from joyrlinf_core.config.schema import Config
 from joyrlinf_core.errors import CheckpointError, ExitCode, UsageError
-from joyrlinf_core.launcher import policy_cache, resuming, run_directory, run_lock
+from joyrlinf_core.launcher import policy_cache, resuming, run_lock
 from joyrlinf_core.launcher.command import WORKER
+from joyrlinf_core.launcher.nodes.crew import exchange
+from joyrlinf_core.launcher.nodes.endings import Outcome
+from joyrlinf_core.launcher.nodes.facts import check_same, own_facts
+from joyrlinf_core.launcher.nodes.meeting import Team, met
+from joyrlinf_core.launcher.nodes.places import RunPlace, check_policy_place, new_run, old_run
+from joyrlinf_core.launcher.nodes.settings import NodeOptions, node_settings
 from joyrlinf_core.launcher.requirements import check_ready
 from joyrlinf_core.launcher.space import MIN_FREE_BYTES, OTHER_CACHE, check_space
-from joyrlinf_core.launcher.supervisor import (
-    Listener,
-    Outcome,
-    check_not_running,
-    supervise,
-)
+from joyrlinf_core.launcher.supervisor import Listener, check_not_running, supervise
 from joyrlinf_core.launcher.weight_files import damaged
 from joyrlinf_core.observability.run_dir import RunDir
 from joyrlinf_core.plan.build import build_plan
@@ -33,8 +36,8 @@ class ClosableListener(Listener, Protocol):
         ...
 
 
-OpenListener = Callable[[RunPlan, RunDir], ClosableListener]
-"""Opens the display of one job."""
+OpenListener = Callable[[RunPlan, RunDir, str], ClosableListener]
+"""Opens the display of one job. The text is the node that has its metrics; empty for this one."""
 
 Say = Callable[[str], None]
 """Tells the user something between jobs."""
@@ -50,6 +53,7 @@ class JobResult:
         outcome: How it ended.
         policy: Policy directory that it made or used.
         checkpoint: Checkpoint that an evaluation measured; None where it was the policy itself.
+        speaker: The other node that has its metrics; empty where they are here.
     """
 
     plan: RunPlan | None
@@ -57,6 +61,7 @@ class JobResult:
     outcome: Outcome
     policy: Path | None = None
     checkpoint: Path | None = None
+    speaker: str = ""
 
     @property
     def ok(self) -> bool:
@@ -65,41 +70,45 @@ class JobResult:
 
 
 class Jobs:
-    """Starts jobs.
+    """Starts jobs. Of a run on several nodes, every node starts the same one.
 
     Args:
         open_listener: Display of each job.
         say: Where short messages go.
         worker: Arguments for torchrun that name the program.
+        nodes: What the command line says of the nodes.
     """
 
     def __init__(
-        self, open_listener: OpenListener, say: Say, worker: Sequence[str] = WORKER
+        self,
+        open_listener: OpenListener,
+        say: Say,
+        worker: Sequence[str] = WORKER,
+        nodes: NodeOptions | None = None,
     ) -> None:
         self._open_listener = open_listener
         self._say = say
         self._worker = worker
+        self._nodes = nodes or NodeOptions()
+        self._team = Team()
 
     def train(self, config: Config) -> JobResult:
         """Train; first make the policy of the `sft` section where no other policy is named."""
         check_ready(config)
-        build_plan(config, "train")
-        if needs_policy(config):
-            made = self.cached_policy(config)
-            if not made.ok or made.policy is None:
-                return made
-            if made.outcome.stop_asked:
-                interrupted = Outcome(int(ExitCode.INTERRUPTED), "interrupted")
-                return JobResult(made.plan, made.run_dir, interrupted, made.policy)
-            config = with_policy(config, made.policy)
-        elif config.actor.model.model_path is not None:
-            _check_weights(Path(config.actor.model.model_path).expanduser())
-        return self._run(config, "train")
-
-    def cached_policy(self, config: Config) -> JobResult:
-        """Return the policy of the `sft` section from the cache, or make it."""
-        target = policy_cache.cached_policy(config)
-        return self._make_policy(config, target, reuse=True, other_place=OTHER_CACHE)
+        plan = build_plan(config, "train")
+        policy = _named_policy(config)
+        if policy is not None:
+            _check_weights(policy)
+        with self._met(plan, policy=policy):
+            if needs_policy(config):
+                made = self._cached_policy(config)
+                if not made.ok or made.policy is None:
+                    return made
+                if made.outcome.stop_asked:
+                    interrupted = Outcome(int(ExitCode.INTERRUPTED), "interrupted")
+                    return JobResult(made.plan, made.run_dir, interrupted, made.policy)
+                config = with_policy(config, made.policy)
+            return self._run(config, "train")
 
     def sft(self, config: Config, output: Path | None) -> JobResult:
         """Make the policy of the `sft` section.
@@ -109,12 +118,17 @@ class Jobs:
             output: Policy directory to write; must not exist. None: the cache.
         """
         check_ready(config)
+        plan = build_plan(config, "sft")
         if output is None:
-            return self.cached_policy(config)
+            with self._met(plan):
+                return self._cached_policy(config)
         target = output.expanduser().absolute()
         if target.exists():
             raise UsageError(f"{output} exists", fix="name a directory that does not exist yet")
-        return self._make_policy(config, target, reuse=False, other_place="another --output DIR")
+        with self._met(plan):
+            return self._make_policy(
+                config, target, reuse=False, other_place="another --output DIR"
+            )
 
     def evaluate(self, config: Config, *, policy: Path, checkpoint: Path | None) -> JobResult:
         """Evaluate a policy directory, or a checkpoint of a run that started from it."""
@@ -123,7 +137,8 @@ class Jobs:
         args = {"policy": str(policy)}
         if checkpoint is not None:
             args["checkpoint"] = str(checkpoint)
-        return self._run(config, "eval", args)
+        with self._met(build_plan(config, "eval"), policy=policy, checkpoint=checkpoint):
+            return self._run(config, "eval", args)
 
     def resume(self, config: Config, run_dir: RunDir, checkpoint: Path) -> JobResult:
         """Continue a run in its own directory from one of its checkpoints.
@@ -131,13 +146,49 @@ class Jobs:
         Its config and plan are replaced only once the workers have loaded the checkpoint.
         """
         check_ready(config)
-        with run_lock.held(run_dir):
+        policy = _named_policy(config)
+        runner = config.runner.model_copy(update={"resume_dir": str(checkpoint)})
+        plan = build_plan(config.model_copy(update={"runner": runner}), "train")
+        with (
+            self._met(plan, policy=policy, checkpoint=checkpoint),
+            old_run(run_dir, self._team) as place,
+            run_lock.held(run_dir) if place.owner else nullcontext(),
+        ):
             check_not_running(run_dir)
             resuming.check_fits(run_dir, config)
-            runner = config.runner.model_copy(update={"resume_dir": str(checkpoint)})
-            plan = build_plan(config.model_copy(update={"runner": runner}), "train")
             check_space(run_dir.root, what="a run", other_place="move the run to another disk")
-            return self._supervise(plan, run_dir, resumed=True)
+            return self._supervise(plan, place, resumed=True)
+
+    @contextmanager
+    def _met(
+        self, plan: RunPlan, *, policy: Path | None = None, checkpoint: Path | None = None
+    ) -> Iterator[None]:
+        """Meet the other nodes of the plan, if there are any, and compare what must be equal.
+
+        Args:
+            plan: The plan.
+            policy: Policy directory that the workers will read.
+            checkpoint: Checkpoint that they start from.
+        """
+        place = plan.placement
+        settings = node_settings(self._nodes, place.num_nodes, place.ranks_per_node, os.environ)
+        with met(settings, self._say) as team:
+            if not team.alone:
+                facts = own_facts(
+                    plan.config,
+                    command=plan.job,
+                    ranks_per_node=place.ranks_per_node,
+                    policy=policy,
+                    checkpoint=checkpoint.name if checkpoint is not None else "",
+                )
+                check_same(team.crew, facts, plan.config)
+            self._team = team
+            yield
+
+    def _cached_policy(self, config: Config) -> JobResult:
+        """Return the policy of the `sft` section from the cache, or make it."""
+        target = policy_cache.cached_policy(config)
+        return self._make_policy(config, target, reuse=True, other_place=OTHER_CACHE)
 
     def _make_policy(
         self, config: Config, target: Path, *, reuse: bool, other_place: str
@@ -145,42 +196,64 @@ class Jobs:
         def on_wait() -> None:
             self._say(f"another run is making the policy {target}; waiting for it")
 
-        with policy_cache.reserved(target, on_wait):
-            if reuse and target.exists():
-                problems = config.actor.model.check_directory(target) + damaged(target)
-                if not problems:
-                    self._say(f"using the policy that was made earlier: {target}")
-                    return JobResult(None, None, Outcome(int(ExitCode.OK), "completed"), target)
-                self._say(f"the policy {target} is made anew: {'; '.join(problems)}")
-            else:
-                self._say("no policy for this config yet: behaviour cloning makes it first")
-            check_space(
-                target.parent,
-                what="the policy",
-                other_place=other_place,
-                needed=_policy_bytes(config),
-            )
-            if target.exists():
-                policy_cache.discard(target)
-            partial = policy_cache.fresh_partial(target)
+        # Node 0 makes it for all.
+        first = self._team.crew.node == 0
+        with policy_cache.reserved(target, on_wait) if first else nullcontext():
+            if self._is_there(config, target, reuse=reuse):
+                self._say(f"using the policy that was made earlier: {target}")
+                return JobResult(None, None, Outcome(int(ExitCode.OK), "completed"), target)
+            partial = target
+            if first:
+                check_space(
+                    target.parent,
+                    what="the policy",
+                    other_place=other_place,
+                    needed=_policy_bytes(config),
+                )
+                if target.exists():
+                    policy_cache.discard(target)
+                partial = policy_cache.fresh_partial(target)
+            partial = target.parent / exchange(self._team.crew, "partial policy", partial.name)[0]
             made = self._run(config, "sft", {"output": str(partial), "policy": str(target)})
-            if not made.ok:
+            if first and made.ok:
+                partial.rename(target)
+            elif first:
                 policy_cache.fresh_partial(target)
-                return made
-            partial.rename(target)
-        return JobResult(made.plan, made.run_dir, made.outcome, target)
+            exchange(self._team.crew, "policy is made", None)
+        policy = target if made.ok else made.policy
+        return JobResult(made.plan, made.run_dir, made.outcome, policy, speaker=made.speaker)
+
+    def _is_there(self, config: Config, target: Path, *, reuse: bool) -> bool:
+        """Say whether a policy can be used as it is, on all nodes; say why not."""
+        there, why = False, "no policy for this config yet: behaviour cloning makes it first"
+        if reuse and target.exists():
+            problems = config.actor.model.check_directory(target) + damaged(target)
+            there, why = not problems, f"the policy {target} is made anew: {'; '.join(problems)}"
+        if not self._team.alone:
+            there = check_policy_place(self._team, target, there=there)
+        if not there:
+            self._say(why)
+        return there
 
     def _run(self, config: Config, job: Job, args: Mapping[str, str] | None = None) -> JobResult:
         plan = build_plan(config, job, args)
-        run_dir = run_directory.create(plan)
-        with run_lock.held(run_dir):
-            return self._supervise(plan, run_dir)
+        with (
+            new_run(plan, self._team) as place,
+            run_lock.held(place.run_dir) if place.owner else nullcontext(),
+        ):
+            return self._supervise(plan, place)
 
-    def _supervise(self, plan: RunPlan, run_dir: RunDir, *, resumed: bool = False) -> JobResult:
-        console = self._open_listener(plan, run_dir)
-        listener = resuming.Accepting(console, run_dir, plan) if resumed else console
+    def _supervise(self, plan: RunPlan, place: RunPlace, *, resumed: bool = False) -> JobResult:
+        crew, run_dir = self._team.crew, place.run_dir
+        node = plan.placement.node_of(plan.placement.metrics_rank)
+        speaker = "" if node == crew.node else f"node {node}, {crew.hosts[node]}"
+        console = self._open_listener(plan, run_dir, speaker)
+        accepts = resumed and place.owner
+        listener = resuming.Accepting(console, run_dir, plan) if accepts else console
         try:
-            outcome = supervise(plan, run_dir, listener, worker=self._worker)
+            outcome = supervise(
+                plan, run_dir, listener, worker=self._worker, team=self._team, owner=place.owner
+            )
         finally:
             console.close()
         policy = plan.args.get("policy") or plan.config.actor.model.model_path
@@ -191,12 +264,18 @@ class Jobs:
             outcome,
             Path(policy) if policy else None,
             Path(checkpoint) if checkpoint else None,
+            speaker,
         )
 
 
 def needs_policy(config: Config) -> bool:
     """Say whether a training run has to start from the policy of its `sft` section."""
     return config.sft is not None and config.actor.model.model_path is None
+
+
+def _named_policy(config: Config) -> Path | None:
+    path = config.actor.model.model_path
+    return None if path is None else Path(path).expanduser()
 
 
 def with_policy(config: Config, policy: Path) -> Config:

@@ -25,13 +25,17 @@ class Launch:
         launch_id: Value of `worker_variables.LAUNCH_ID` in this launch.
         torchrun: Process id of torchrun, which leads its own session.
         run_dir: The run directory.
+        ranks: Ranks of this node; the directory may hold statuses of other machines.
         since: When the launch began, seconds since the epoch; older statuses are of other launches.
     """
 
-    def __init__(self, launch_id: str, torchrun: int, run_dir: RunDir, since: float) -> None:
+    def __init__(
+        self, launch_id: str, torchrun: int, run_dir: RunDir, ranks: range, since: float
+    ) -> None:
         self._marker = f"{worker_variables.LAUNCH_ID}={launch_id}".encode()
         self._torchrun = ProcessId.of(torchrun)
         self._run_dir = run_dir
+        self._ranks = ranks
         self._since = since
 
     def alive(self) -> list[int]:
@@ -61,8 +65,11 @@ class Launch:
                 _signal(process.pid, number)
 
     def _workers(self) -> list[ProcessId]:
-        statuses = [s for s in read_all(self._run_dir.logs) if s.time >= self._since]
-        return [ProcessId.parse(status.process) for status in statuses]
+        return [
+            ProcessId.parse(status.process)
+            for status in read_all(self._run_dir.logs)
+            if status.rank in self._ranks and status.time >= self._since
+        ]
 
     def _leaders(self) -> list[ProcessId]:
         return [self._torchrun, *self._workers()]

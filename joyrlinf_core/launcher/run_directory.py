@@ -23,24 +23,35 @@ from joyrlinf_core.plan.run_plan import RunPlan
 RUNS = "runs"
 
 
-def create(plan: RunPlan, *, root: Path | None = None) -> RunDir:
+def parent_of(plan: RunPlan) -> Path:
+    """Return where the run directories of a plan lie: `{log_path}/{experiment_name}/runs`."""
+    logger = plan.config.runner.logger
+    return Path(logger.log_path) / logger.experiment_name / RUNS
+
+
+def create(plan: RunPlan, *, root: Path | None = None, name: str | None = None) -> RunDir:
     """Make a new run directory and write config and plan into it.
 
     Args:
         plan: The plan.
-        root: Parent of the new directory. None: `{log_path}/{experiment_name}/runs`.
+        root: Parent of the new directory. None: `parent_of(plan)`.
+        name: Name of the new directory, which must not exist. None: after the time.
 
     Raises:
         EnvironmentNotReadyError: The place can't be written, or is nearly full; nothing is left
             behind.
     """
-    logger = plan.config.runner.logger
-    parent = root or Path(logger.log_path) / logger.experiment_name / RUNS
+    parent = root or parent_of(plan)
     check_space(parent, what="a run", other_place=OTHER_LOG_PATH)
     run_dir: RunDir | None = None
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        run_dir = RunDir(_make_unique(parent, datetime.now(UTC).astimezone()).resolve())
+        if name is None:
+            path = _make_unique(parent, datetime.now(UTC).astimezone())
+        else:
+            path = parent / name
+            path.mkdir()
+        run_dir = RunDir(path.resolve())
         run_dir.logs.mkdir()
         write_inputs(run_dir, plan)
     except OSError as error:

@@ -14,10 +14,12 @@ class JobProgress:
 
     Args:
         job: Job of the plan.
+        rank: Rank that speaks for all.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, rank: int = 0) -> None:
         self._job = job
+        self._rank = rank
         self._started: RunStarted | None = None
         self._phase = Phase("start", 0)
         self._saved_step = 0
@@ -32,7 +34,7 @@ class JobProgress:
         event = record.event
         if isinstance(event, RunStarted):
             self._started, self._saved_step = event, event.start_step
-        elif isinstance(event, Phase) and record.rank == 0:
+        elif isinstance(event, Phase) and record.rank == self._rank:
             self._phase = event
         elif isinstance(event, CheckpointSaved):
             self._saved_step = event.step

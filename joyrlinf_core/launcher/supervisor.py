@@ -1,27 +1,31 @@
-"""Starts torchrun and watches it until no process of the launch is left."""
+"""Starts torchrun and watches it until no process of the launch is left.
+
+On several nodes each launcher watches its own ranks. What it notices it tells all, itself too, and
+acts on what it hears: so the launchers of all nodes decide alike, see `nodes/hub.py`.
+"""
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from joyrlinf_core.checkpoint.store import whole_checkpoints
-from joyrlinf_core.errors import EnvironmentNotReadyError, ExitCode, RunFailedError, UsageError
-from joyrlinf_core.launcher.command import WORKER, torchrun_command, worker_environment
-from joyrlinf_core.launcher.digest import Digest, died_silently, first_failure
+from joyrlinf_core.errors import UsageError
+from joyrlinf_core.launcher.command import WORKER
+from joyrlinf_core.launcher.digest import died_silently, first_failure
 from joyrlinf_core.launcher.meeting_place import meeting_place
-from joyrlinf_core.launcher.processes import Launch
+from joyrlinf_core.launcher.nodes.crew import Left, Post, exchange
+from joyrlinf_core.launcher.nodes.endings import Ending, Outcome, State, Verdict, agreed
+from joyrlinf_core.launcher.nodes.meeting import Team
+from joyrlinf_core.launcher.nodes.ports import free_port
+from joyrlinf_core.launcher.signals import Signals, caught_signals
 from joyrlinf_core.launcher.stop_text import JobProgress
-from joyrlinf_core.observability import worker_variables
-from joyrlinf_core.observability.events import Record
+from joyrlinf_core.launcher.torchrun import Started, local_ranks, start
+from joyrlinf_core.observability.events import Record, RunStarted
 from joyrlinf_core.observability.liveness import ProcessId
 from joyrlinf_core.observability.rank_status import RankStatus, read_all
 from joyrlinf_core.observability.reader import EventTail
@@ -35,7 +39,8 @@ GRACE_SECONDS = 5.0
 SILENCE_SECONDS = 600.0
 """After so long without any event the workers write their stacks into their logs."""
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDING_SECONDS = 30.0
+"""How long the launchers of other nodes may take to end a launch that has failed or was stopped."""
 
 
 class Listener(Protocol):
@@ -54,53 +59,59 @@ class Listener(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a launch ended.
-
-    Attributes:
-        exit_code: Exit code of the command.
-        state: In words.
-        digest: Only for `failed`.
-        stop_asked: A stop was asked for, perhaps too late to change how this launch ended.
-    """
-
-    exit_code: int
-    state: str
-    digest: Digest | None = None
-    stop_asked: bool = False
-
-
 def supervise(
-    plan: RunPlan, run_dir: RunDir, listener: Listener, *, worker: Sequence[str] = WORKER
+    plan: RunPlan,
+    run_dir: RunDir,
+    listener: Listener,
+    *,
+    worker: Sequence[str] = WORKER,
+    team: Team | None = None,
+    owner: bool = True,
 ) -> Outcome:
     """Run the workers of a plan to their end.
 
     The first SIGINT, SIGTERM or SIGHUP asks the workers to finish their step, save and end, or ends
     them if they are still starting; the second ends them at once. No process of the launch is left
-    when this returns.
+    on this node when this returns, and all nodes return the same.
 
     Args:
         plan: The plan; workers get this one, whatever `plan.json` of the run directory holds.
         run_dir: The run directory.
-        listener: Gets the events.
+        listener: Gets the events of this node's ranks.
         worker: Arguments for torchrun that name the program.
+        team: The nodes; None for a run on one.
+        owner: Whether this node looks after what the nodes share in the run directory.
 
     Raises:
-        UsageError: The plan has more than one node, or the run is still going.
+        UsageError: The run is still going.
         EnvironmentNotReadyError: torchrun could not be started.
+        NodeError: Another node could not start.
     """
-    if plan.placement.num_nodes > 1:
-        raise UsageError(
-            f"cluster.num_nodes is {plan.placement.num_nodes}, this command starts one node",
-            fix="runs on several nodes are not started yet; set cluster.num_nodes: 1",
-        )
+    team = team or Team()
     check_not_running(run_dir)
-    for stale in (run_dir.stop_request, *run_dir.logs.glob("status_rank*.json")):
-        stale.unlink(missing_ok=True)
-    with meeting_place() as place, _caught_signals() as signals:
-        outcome = _Supervisor(plan, run_dir, listener, worker, place, signals).run()
-        return replace(outcome, stop_asked=signals.count > 0)
+    for rank in local_ranks(plan, team.crew.node):
+        run_dir.rank_status(rank).unlink(missing_ok=True)
+    if owner:
+        run_dir.stop_request.unlink(missing_ok=True)
+    # Nobody starts before all are here.
+    offer = {"launch": uuid.uuid4().hex, "port": 0 if team.alone else free_port()}
+    terms = exchange(team.crew, "start", offer)[0]
+    with meeting_place() as place, caught_signals() as signals:
+        started = start(
+            plan,
+            run_dir,
+            team,
+            launch_id=terms["launch"],
+            store_port=terms["port"],
+            place=place,
+            worker=worker,
+        )
+        try:
+            return _Supervisor(plan, run_dir, listener, team, started, signals).run()
+        finally:
+            if owner:
+                # Workers that torchrun ended left a request behind, too.
+                run_dir.stop_request.unlink(missing_ok=True)
 
 
 def is_running(run_dir: RunDir) -> bool:
@@ -121,87 +132,131 @@ def check_not_running(run_dir: RunDir) -> None:
 
 
 class _Supervisor:
-    """One launch, from start to outcome."""
+    """One launch on this node, from start to outcome."""
 
     def __init__(
         self,
         plan: RunPlan,
         run_dir: RunDir,
         listener: Listener,
-        worker: Sequence[str],
-        place: Path,
-        signals: _Signals,
+        team: Team,
+        started: Started,
+        signals: Signals,
     ) -> None:
+        place, node = plan.placement, team.crew.node
         self._run_dir = run_dir
         self._listener = listener
-        self._world_size = plan.placement.world_size
+        self._crew = team.crew
+        self._alone = team.alone
+        self._started = started
         self._signals = signals
-        self._log = run_dir.logs / "launcher.log"
-        self._tail = EventTail(run_dir.events, from_end=True)
-        self._progress = JobProgress(plan.job)
+        self._ranks = local_ranks(plan, node)
+        self._speaker = place.node_of(place.metrics_rank)
+        events = run_dir.events if node == self._speaker else run_dir.node_events(node)
+        self._tail = EventTail(events, from_end=True)
+        self._progress = JobProgress(plan.job, place.metrics_rank)
+        self._signals_told = 0
+        self._stop_level = 0
         self._stop_told = False
-        (place / "plan.json").write_text(plan.model_dump_json(), encoding="utf-8")
-        launch_id = uuid.uuid4().hex
-        since = time.time()
-        environment = {
-            **os.environ,
-            **worker_environment(plan, os.environ),
-            worker_variables.LAUNCHER: str(ProcessId.of(os.getpid())),
-            worker_variables.LAUNCHED_AT: repr(since),
-            worker_variables.LAUNCH_ID: launch_id,
-            worker_variables.PLAN: str(place / "plan.json"),
-            worker_variables.STORE: str(place / "store"),
-        }
-        command = torchrun_command(
-            plan, run_dir.root, rendezvous=place / "rendezvous", worker=worker
-        )
-        self._process = _start(command, environment, self._log)
-        self._launch = Launch(launch_id, self._process.pid, run_dir, since)
+        self._up = False
+        self._verdict: Verdict = ""
+        self._left: Left | None = None
 
     def run(self) -> Outcome:
         try:
-            outcome = self._watch()
+            ending = self._watch()
         finally:
-            self._launch.kill()
-            self._process.wait()
-            # Workers that torchrun ended left a request behind, too.
-            self._run_dir.stop_request.unlink(missing_ok=True)
+            self._started.launch.kill()
+            self._started.process.wait()
         self._pass_events_on()
-        return outcome
+        outcome = self._agree(ending)
+        asked = self._stop_level > 0 or (self._alone and self._signals.count > 0)
+        return replace(outcome, stop_asked=asked)
 
-    def _watch(self) -> Outcome:
+    def _watch(self) -> Ending:
         last_event = time.monotonic()
         while True:
-            ended = self._process.poll() is not None
+            ended = self._started.process.poll() is not None
             if self._pass_events_on():
                 last_event = time.monotonic()
             self._listener.on_tick()
-            statuses = read_all(self._run_dir.logs)
-            if died_silently(statuses):
-                # It may have ended well between the two looks; its status is final by now.
-                statuses = read_all(self._run_dir.logs)
-            if any(s.state == "failed" for s in statuses) or died_silently(statuses):
+            statuses = self._statuses()
+            failed = any(s.state == "failed" for s in statuses) or bool(died_silently(statuses))
+            if failed:
+                self._crew.post("failed", {})
+            self._tell_signals()
+            self._hear()
+            if self._verdict == "stop":
+                return self._ending("killed")
+            if failed or self._verdict == "failure":
                 return self._failed(statuses)
             if ended:
                 return self._ended(statuses)
-            if self._signals.count and not self._stop_told:
+            if self._stop_level and not self._stop_told:
                 self._request_stop()
-                if not self._progress.started:
-                    return self._stopped()
-            if self._signals.count > 1:
-                self._listener.on_notice("stopping now")
-                return self._stopped()
             if time.monotonic() - last_event > SILENCE_SECONDS:
                 last_event = time.monotonic()
                 self._dump_stacks()
             time.sleep(POLL_SECONDS)
+
+    def _statuses(self) -> list[RankStatus]:
+        """Return the statuses of this node's ranks."""
+        found = [s for s in read_all(self._run_dir.logs) if s.rank in self._ranks]
+        if died_silently(found):
+            # It may have ended well between the two looks; its status is final by now.
+            found = [s for s in read_all(self._run_dir.logs) if s.rank in self._ranks]
+        return found
 
     def _pass_events_on(self) -> bool:
         records = self._tail.poll()
         for record in records:
             self._progress.add(record)
             self._listener.on_record(record)
+            if isinstance(record.event, RunStarted):
+                self._crew.post("started", record.to_json())
         return bool(records)
+
+    def _tell_signals(self) -> None:
+        """Tell all nodes of signals that came here."""
+        count = min(self._signals.count, 2)
+        if count > self._signals_told:
+            self._signals_told = count
+            self._crew.post("stop", {"level": count})
+
+    def _hear(self) -> None:
+        """Take what all nodes said, in the order in which all nodes hear it."""
+        for news in self._crew.poll():
+            if isinstance(news, Left):
+                self._left = self._left or news
+                self._decide("failure")
+            elif news.topic == "failed":
+                self._decide("failure")
+            elif news.topic == "started":
+                self._take_start(news)
+            elif news.topic == "stop":
+                self._take_stop(news)
+
+    def _take_start(self, news: Post) -> None:
+        self._up = True
+        record = Record.from_json(news.body)
+        if news.node != self._crew.node and record is not None:
+            self._progress.add(record)
+            self._listener.on_record(record)
+
+    def _take_stop(self, news: Post) -> None:
+        self._stop_level = max(self._stop_level, int(news.body["level"]))
+        if news.node != self._crew.node:
+            host = self._crew.hosts[news.node]
+            self._listener.on_notice(f"stop asked for on node {news.node}, {host}")
+        if self._stop_level > 1:
+            self._listener.on_notice("stopping now")
+        elif not self._up:
+            self._listener.on_notice(self._progress.stop_text())
+        if self._stop_level > 1 or not self._up:
+            self._decide("stop")
+
+    def _decide(self, verdict: Verdict) -> None:
+        self._verdict = self._verdict or verdict
 
     def _request_stop(self) -> None:
         self._stop_told = True
@@ -209,91 +264,75 @@ class _Supervisor:
             self._run_dir.stop_request.touch()
         except OSError:
             # No room for a file: the workers understand a signal, too.
-            self._launch.signal_workers(signal.SIGTERM)
-        again = "; press again to stop now" if self._progress.started else ""
-        self._listener.on_notice(self._progress.stop_text() + again)
+            self._started.launch.signal_workers(signal.SIGTERM)
+        text = "the workers finish what they are at, then they save and end"
+        if self._crew.node == self._speaker:
+            text = self._progress.stop_text()
+        self._listener.on_notice(f"{text}; press again to stop now")
 
     def _dump_stacks(self) -> None:
-        self._launch.signal_workers(signal.SIGUSR1)
+        self._started.launch.signal_workers(signal.SIGUSR1)
         self._listener.on_notice(
             f"no sign of life for {SILENCE_SECONDS / 60:.0f} min; the stacks of all ranks are now "
             f"in {self._run_dir.logs}"
         )
 
-    def _failed(self, statuses: list[RankStatus]) -> Outcome:
-        """Give the other ranks a moment to end by themselves, then name the first failure."""
+    def _failed(self, statuses: list[RankStatus], *, too_early: bool = False) -> Ending:
+        """Give the other ranks a moment to end by themselves, then name the first failure here."""
+        noticed = time.time()
         silent = died_silently(statuses)
-        self._wait_for_torchrun()
-        if silent and self._process.poll() is None:
-            # torchrun says how a rank died only once the others are gone, too.
-            self._launch.signal_workers(signal.SIGKILL)
+        if self._left is None:
             self._wait_for_torchrun()
-        code = self._process.poll()
-        digest = first_failure(self._run_dir, statuses, silent, self._log, code)
-        return Outcome(digest.exit_code, "failed", digest)
+        if silent and self._started.process.poll() is None:
+            # torchrun says how a rank died only once the others are gone, too.
+            self._started.launch.signal_workers(signal.SIGKILL)
+            self._wait_for_torchrun()
+        messages = [s for s in statuses if s.state == "failed"]
+        if not (silent or messages or too_early):
+            # Another node was first; what was said here since then is a consequence.
+            statuses = self._statuses()
+            messages = [s for s in statuses if s.state == "failed"]
+            if not messages:
+                return self._ending("halted")
+        code = self._started.process.poll()
+        digest = first_failure(self._run_dir, statuses, silent, self._started.log, code)
+        since = noticed if silent else min((s.time for s in messages), default=noticed)
+        return replace(
+            self._ending("failed"), digest=digest, silent=bool(silent), age=time.time() - since
+        )
 
     def _wait_for_torchrun(self) -> None:
         deadline = time.monotonic() + GRACE_SECONDS
-        while self._process.poll() is None and time.monotonic() < deadline:
+        while self._started.process.poll() is None and time.monotonic() < deadline:
             self._pass_events_on()
-            if self._signals.count > 1:
+            self._tell_signals()
+            self._hear()
+            if self._stop_level > 1 or self._left is not None:
                 return
             time.sleep(POLL_SECONDS)
 
-    def _ended(self, statuses: list[RankStatus]) -> Outcome:
+    def _ended(self, statuses: list[RankStatus]) -> Ending:
         """Decide by what the workers left: torchrun's own code says less."""
         states = {status.state for status in statuses}
-        if len(statuses) < self._world_size or not states <= {"completed", "stopped"}:
-            return self._failed(statuses)
-        if "stopped" not in states:
-            return Outcome(int(ExitCode.OK), "completed")
-        return self._stopped()
+        if len(statuses) < len(self._ranks) or not states <= {"completed", "stopped"}:
+            self._crew.post("failed", {})
+            return self._failed(statuses, too_early=True)
+        return self._ending("stopped" if "stopped" in states else "completed")
 
-    def _stopped(self) -> Outcome:
-        if whole_checkpoints(self._run_dir.checkpoints):
-            return Outcome(int(ExitCode.STOPPED_WITH_CHECKPOINT), "stopped")
-        return Outcome(int(ExitCode.INTERRUPTED), "interrupted")
+    def _ending(self, state: State) -> Ending:
+        whole = whole_checkpoints(self._run_dir.checkpoints)
+        return Ending(state, str(self._run_dir.root), whole[0].name if whole else "")
 
-
-class _Signals:
-    """Counts stop signals."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def on_signal(self, _number: int, _frame: object) -> None:
-        self.count += 1
-
-
-@contextmanager
-def _caught_signals() -> Iterator[_Signals]:
-    signals = _Signals()
-    # A signal that the parent ignores, as nohup does with SIGHUP, stays ignored.
-    caught = [s for s in STOP_SIGNALS if signal.getsignal(s) is not signal.SIG_IGN]
-    before: list[tuple[signal.Signals, Callable[..., object] | int | None]] = [
-        (number, signal.signal(number, signals.on_signal)) for number in caught
-    ]
-    try:
-        yield signals
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
-
-
-def _start(command: list[str], environment: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
-    try:
-        with log.open("wb") as output:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                start_new_session=True,
-            )
-    except FileNotFoundError as error:
-        raise EnvironmentNotReadyError(f"can't start {command[0]}: {error}") from error
-    except OSError as error:
-        raise RunFailedError(
-            f"can't start the workers: {error}", fix="free memory and space, then try again"
-        ) from error
+    def _agree(self, ending: Ending) -> Outcome:
+        """Wait until the launch has ended on every node; return what it comes to."""
+        early = ending.state not in ("completed", "stopped")
+        limit = ENDING_SECONDS if early else None
+        self._crew.put("ending", ending.to_json(), limit=limit)
+        while True:
+            self._tell_signals()
+            self._hear()
+            if (values := self._crew.answer()) is not None:
+                break
+            self._listener.on_tick()
+            time.sleep(POLL_SECONDS)
+        return agreed(values, self._crew.hosts, verdict=self._verdict, speaker=self._speaker)

@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from joyrlinf_core.errors import RunFailedError
@@ -44,6 +45,7 @@ class Emitter:
         rank: Global rank.
         sinks: Further readers; only rank 0 has any.
         clock: Seconds since the epoch.
+        path: Event file, where it is not that of the run directory.
 
     Raises:
         RunFailedError: The event file can't be opened or written.
@@ -55,8 +57,9 @@ class Emitter:
         rank: int,
         sinks: Sequence[Sink] = (),
         clock: Callable[[], float] = time.time,
+        path: Path | None = None,
     ) -> None:
-        self._path = run_dir.events
+        self._path = path or run_dir.events
         self._rank = rank
         self._sinks = list(sinks)
         self._clock = clock

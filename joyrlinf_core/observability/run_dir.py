@@ -31,6 +31,13 @@ class RunDir:
         """Event stream."""
         return self.root / "events.jsonl"
 
+    def node_events(self, node: int) -> Path:
+        """Event stream of a node other than that of the metrics rank.
+
+        Machines that share a file system can't append to one file without losing lines.
+        """
+        return self.logs / f"events_node{node}.jsonl"
+
     @property
     def perf_summary(self) -> Path:
         """Throughput and phase shares, rewritten each step."""

@@ -30,6 +30,11 @@ class Placement(BaseModel):
     rollout_ranks: tuple[int, ...]
     actor_ranks: tuple[int, ...]
 
+    @property
+    def metrics_rank(self) -> int:
+        """Global rank that collects metrics, writes checkpoints and speaks for the run."""
+        return self.actor_ranks[0]
+
     def node_of(self, rank: int) -> int:
         """Return the node of a global rank."""
         return rank // self.ranks_per_node

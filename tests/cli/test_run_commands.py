@@ -77,7 +77,7 @@ class FakeLaunches:
         self.plans = []
         self.outcome = Outcome(0, "completed")
 
-    def __call__(self, plan, run_dir, listener, *, worker):
+    def __call__(self, plan, run_dir, listener, *, worker, team, owner):
         self.plans.append(plan)
         tail = EventTail(run_dir.events, from_end=True)
         emitter = Emitter(run_dir, 0)

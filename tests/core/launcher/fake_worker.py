@@ -32,7 +32,7 @@ def job(context):
     simulator = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(120)"])
     (context.run_dir.root / f"simulator_rank{context.rank}").write_text(str(simulator.pid))
     try:
-        if context.rank == 0:
+        if context.rank == context.plan.placement.metrics_rank:
             context.emitter.emit(
                 RunStarted("train", str(context.run_dir.root), context.world_size, start_step, 3)
             )
@@ -51,10 +51,10 @@ def job(context):
 def do_steps(context, count, start_step):
     for step in range(start_step + 1, int(count) + 1):
         context.emitter.phase("rollout", step - 1, done=1, total=2)
-        if context.rank == 0:
+        if context.rank == context.plan.placement.metrics_rank:
             metrics = {"rollout/success_once": 0.1 * step, "env/steps": 100.0, "train/samples": 8.0}
             context.emitter.emit(Step(step, metrics, {"rollout": 0.006, "update": 0.002}, 0.01))
-    if context.rank == 0:
+    if context.rank == context.plan.placement.metrics_rank:
         save(context, int(count))
         context.emitter.emit(EvalResult(int(count), "end", 200, 0.9, 0.85, 0.93, {"a": 0.9}, 40, 1))
         context.emitter.emit(Finished("completed", int(count), 0.03))
@@ -66,7 +66,7 @@ def do_until_stopped(context, argument, _start):
     while not context.stop_requested():
         context.emitter.phase("rollout", 0)
         time.sleep(0.05)
-    if argument == "save" and context.rank == 0:
+    if argument == "save" and context.rank == context.plan.placement.metrics_rank:
         save(context, 1)
     return "stopped"
 

@@ -16,7 +16,7 @@ def test_one_node_meets_through_a_file(make_plan):
 
 def test_several_nodes_meet_at_the_master(make_plan):
     command = torchrun_command(
-        make_plan(ranks=8, nodes=2), Path("/run"), node_rank=1, master="10.0.0.1:29400"
+        make_plan(ranks=8, nodes=2), Path("/run"), node_rank=1, master=("10.0.0.1", 29400)
     )
     text = " ".join(command)
     assert "--nnodes 2 --nproc-per-node 8 --node-rank 1" in text

@@ -69,5 +69,5 @@ def test_what_contradicts_the_config_is_named(environ, options, message):
 
 
 def test_a_node_rank_without_nodes_is_an_error():
-    with pytest.raises(UsageError, match="--node-rank is 1, but cluster.num_nodes is 1"):
+    with pytest.raises(UsageError, match=r"--node-rank is 1, but cluster.num_nodes is 1"):
         settings({}, num_nodes=1, node_rank=1)
