@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from joyrlinf_core.plan.run_plan import RunPlan
 
 
-@dataclass
+@dataclass(eq=False)
 class Received:
     """A batch as an actor got it.
 
