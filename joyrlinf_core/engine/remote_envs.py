@@ -191,13 +191,16 @@ class RemoteVecEnv(VecEnv):
 def _answers(asked: list[tuple[_Peer, Tensor]]) -> list[Tensor]:
     """Wait for all answers; return their rows in the order of the request."""
     # Remote ones were asked first. What is own comes first now: it may simulate only here.
-    answers = [peer.answer() for peer, _ in reversed(asked)]
+    answers = [(rows, peer.answer()) for peer, rows in reversed(asked)]
     if len(answers) == 1:
-        return answers[0]
-    rows = torch.cat([rows for _, rows in reversed(asked)])
-    order = torch.empty_like(rows)
-    order[rows] = torch.arange(len(rows))
-    return [torch.cat(tensors)[order] for tensors in zip(*answers, strict=True)]
+        return answers[0][1]
+    answers.sort(key=lambda answer: int(answer[0][0]))
+    tensors = [torch.cat(parts) for parts in zip(*(told for _, told in answers), strict=True)]
+    place = torch.cat([rows for rows, _ in answers])
+    if bool((place[1:] > place[:-1]).all()):
+        return tensors  # the slots were in order, as nearly always
+    order = torch.argsort(place)
+    return [tensor[order] for tensor in tensors]
 
 
 class _OwnPart:

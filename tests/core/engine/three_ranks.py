@@ -218,7 +218,7 @@ def evaluation_case(rank: int) -> dict[str, Any]:
             training[0].send(all_slots, actions)
             expected = local_training.chunk_step(all_slots, actions)
             seen["size"] = own.num_envs
-            slots = torch.tensor([3, 0, 2])
+            slots = torch.tensor([3, 0, 2])  # no ascending ones are promised
             held_out = [plan.config.eval_env.eval_episode(index) for index in range(3)]
             seen["state"] = torch.equal(
                 own.reset(slots, held_out).state, local.reset(slots, held_out).state
