@@ -8,8 +8,6 @@ from joyrlinf_core.plan.run_plan import BatchPlan, Placement, RankPlan, Role
 
 def build_ranks(config: Config, placement: Placement, batch: BatchPlan) -> tuple[RankPlan, ...]:
     """Return every process, by global rank; env ranks take the envs in order."""
-    per_node = placement.ranks_per_node
-    devices = per_node // 2 if config.launcher.mps and per_node > 1 else per_node
     playing: dict[Role, tuple[int, ...]] = {
         "env": placement.env_ranks,
         "rollout": placement.rollout_ranks,
@@ -24,8 +22,8 @@ def build_ranks(config: Config, placement: Placement, batch: BatchPlan) -> tuple
         RankPlan(
             rank=rank,
             node=placement.node_of(rank),
-            local_rank=rank % per_node,
-            device=rank % per_node % devices,
+            local_rank=rank % placement.ranks_per_node,
+            device=device_of(placement, rank, mps=config.launcher.mps),
             roles=tuple(roles[rank]),
             first_env=first.get(rank, 0),
             envs=batch.envs_per_rank if rank in first else 0,
@@ -33,3 +31,10 @@ def build_ranks(config: Config, placement: Placement, batch: BatchPlan) -> tuple
         )
         for rank in range(placement.world_size)
     )
+
+
+def device_of(placement: Placement, rank: int, *, mps: bool) -> int:
+    """Return the number of a rank's GPU within its node; with MPS two ranks share each."""
+    per_node = placement.ranks_per_node
+    devices = per_node // 2 if mps and per_node > 1 else per_node
+    return rank % per_node % devices

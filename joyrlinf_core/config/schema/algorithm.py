@@ -19,6 +19,10 @@ class AlgorithmConfig(Section):
     comm_mode: Literal["v1", "v2"] = "v1"
     """Transport of trajectories between disjoint ranks: v1 point-to-point, v2 all-to-all."""
 
+    weight_sync: Literal["auto", "gloo", "nccl"] = "auto"
+    """How new weights travel to rollout ranks with a copy of their own: `gloo` through host memory,
+    `nccl` from GPU to GPU. `auto` takes NCCL where each of these ranks has a GPU of its own."""
+
     adv_type: str = "grpo"
     """Advantage estimator: a file of `algorithms/advantages/`, an entry point, or
     `pkg.module:Attr`."""

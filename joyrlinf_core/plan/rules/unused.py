@@ -192,6 +192,25 @@ def extra_arguments(context: RuleContext) -> Iterator[Finding]:
             yield from report_unused(context, "JR808", (key,), f"`{name}` takes no extra arguments")
 
 
+@rule(
+    "JR809",
+    reads=(*CLUSTER, "algorithm.weight_sync"),
+    passes={**_SPLIT, "algorithm.weight_sync": "gloo"},
+    fails={"algorithm.weight_sync": "gloo"},
+)
+def weight_keys(context: RuleContext) -> Iterator[Finding]:
+    """`weight_sync` is set where weights travel to rollout ranks.
+
+    With rollout and actor on the same ranks both use one copy.
+
+    Example: `weight_sync: gloo` with `env,rollout: 0-3` and `actor: 4-7`. A warning.
+    """
+    placement = context.placement
+    if placement is not None and placement.rollout_ranks == placement.actor_ranks:
+        why = "it is about weights between ranks, here rollout and actor are on the same ranks"
+        yield from report_unused(context, "JR809", ("algorithm.weight_sync",), why)
+
+
 _NOISE = ("actor.model.noise_method",)
 
 
