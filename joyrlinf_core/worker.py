@@ -83,7 +83,7 @@ def run_worker(run_dir: RunDir, load_job: Callable[[], Job]) -> int:
     _start_watchdog(reporter)
     stop = _StopFlag(run_dir.stop_request)
     try:
-        state = _run(run_dir, place, load_job, stop)
+        state = _run(run_dir, place, load_job, stop, reporter)
     except BaseException as error:  # whatever ended the job must reach the status file
         code = reporter.failed(error)
         with suppress(OSError):  # on a full disk the log has no room either
@@ -93,7 +93,13 @@ def run_worker(run_dir: RunDir, load_job: Callable[[], Job]) -> int:
     return 0
 
 
-def _run(run_dir: RunDir, place: Place, load_job: Callable[[], Job], stop: _StopFlag) -> str:
+def _run(
+    run_dir: RunDir,
+    place: Place,
+    load_job: Callable[[], Job],
+    stop: _StopFlag,
+    reporter: _Reporter,
+) -> str:
     from joyrlinf_core.engine.context import JobContext
     from joyrlinf_core.plan.run_plan import RunPlan
 
@@ -118,6 +124,7 @@ def _run(run_dir: RunDir, place: Place, load_job: Callable[[], Job], stop: _Stop
             device=device,
             emitter=emitter,
             stop_requested=stop.is_set,
+            fail=reporter.exit_with,
         )
         state = job(context)
     finally:
@@ -134,13 +141,13 @@ def _set_device(plan: RunPlan, place: Place) -> torch.device:
     available = torch.cuda.is_available()
     if wanted == "cpu" or (wanted == "auto" and not available):
         return torch.device("cpu")
-    count = torch.cuda.device_count() if available else 0
-    if place.local_rank >= count:
+    number, count = plan.ranks[place.rank].device, torch.cuda.device_count() if available else 0
+    if number >= count:
         raise EnvironmentNotReadyError(
-            f"rank {place.rank} needs CUDA device {place.local_rank}, this machine shows {count}",
+            f"rank {place.rank} needs CUDA device {number}, this machine shows {count}",
             fix="lower cluster.gpus_per_node, check CUDA_VISIBLE_DEVICES, or cluster.device: cpu",
         )
-    device = torch.device("cuda", place.local_rank)
+    device = torch.device("cuda", number)
     torch.cuda.set_device(device)
     return device
 
@@ -174,7 +181,7 @@ def _open_emitter(run_dir: RunDir, plan: RunPlan, rank: int) -> Emitter:
     from joyrlinf_core.observability.emitter import Emitter, Sink
 
     sinks: list[Sink] = []
-    if rank == 0:
+    if rank == plan.placement.metrics_rank:
         from joyrlinf_core.observability.perf_summary import PerfSummary
 
         launched = os.environ.get(worker_variables.LAUNCHED_AT)
@@ -263,6 +270,14 @@ class _Reporter:
             failure = Failure(type(error).__name__, str(error), "", traceback=lines)
         self._write("failed", exit_code=code, failure=failure)
         return code
+
+    def exit_with(self, error: BaseException) -> None:
+        """Write why the job failed and end this process at once, from any thread."""
+        code = self.failed(error)
+        with suppress(OSError):
+            traceback.print_exception(error)
+            sys.stderr.flush()
+        os._exit(code)
 
     def _write(
         self, state: Any, *, exit_code: int | None = None, failure: Failure | None = None

@@ -71,6 +71,7 @@ class Objective:
         logprobs: Tensor,
         entropy: Tensor | None,
         values: Tensor | None,
+        next_version: int | None = None,
     ) -> LossOutput:
         """Return the loss of a micro-batch.
 
@@ -80,6 +81,8 @@ class Objective:
             logprobs: float32 [m, C, D] of the stored actions under the current weights.
             entropy: float32 [m], or None where the policy has none.
             values: float32 [m], or None without a value head.
+            next_version: Weight version that this update makes, where the loss is to take the age
+                of samples into account (decoupled loss); None where all are of one version.
         """
         inputs = LossInputs(
             logprobs=logprobs,
@@ -92,6 +95,10 @@ class Objective:
             values=values,
             old_values=rows.prev_values,
             returns=rows.returns,
+            proximal_logprobs=rows.proximal_logprobs,
+            versions=rows.versions,
+            next_version=next_version,
+            behaviour_weight_max=self._algorithm.behaviour_weight_max,
         )
         return self._loss.compute(inputs, self._algorithm)
 

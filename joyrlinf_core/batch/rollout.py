@@ -7,8 +7,8 @@ per chunk, D env action dims.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,6 +55,32 @@ class RolloutBatch:
     versions: Tensor
     prev_values: Tensor | None = None
     next_values: Tensor | None = None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return every tensor by name, `inputs/...` and `replay/...` for those in mappings.
+
+        The column axis is 1, of 1-dimensional tensors 0.
+        """
+        named: dict[str, Tensor] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Mapping):
+                named |= {f"{field.name}/{name}": tensor for name, tensor in value.items()}
+            elif value is not None:
+                named[field.name] = value
+        return named
+
+    @classmethod
+    def from_tensors(cls, named: Mapping[str, Tensor]) -> RolloutBatch:
+        """Return the batch whose `tensors` these are."""
+        grouped: dict[str, Any] = {"inputs": {}, "replay": {}}
+        for name, tensor in named.items():
+            field, _, entry = name.partition("/")
+            if entry:
+                grouped[field][entry] = tensor
+            else:
+                grouped[field] = tensor
+        return cls(**grouped)
 
     @property
     def shape(self) -> tuple[int, int, int]:

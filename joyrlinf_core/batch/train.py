@@ -59,6 +59,8 @@ class TrainBatch:
         column: int64 [N], batch column of the row.
         returns: float32 [N] or [N, C], or None.
         prev_values: float32 [N], or [N, C] from a head with one value per action, or None.
+        proximal_logprobs: float32, shape of `prev_logprobs`: under the weights at the start of the
+            update, or None where nothing clips around them.
     """
 
     inputs: Mapping[str, Tensor]
@@ -73,6 +75,7 @@ class TrainBatch:
     column: Tensor
     returns: Tensor | None = None
     prev_values: Tensor | None = None
+    proximal_logprobs: Tensor | None = None
 
     @property
     def num_rows(self) -> int:

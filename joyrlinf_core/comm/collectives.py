@@ -15,29 +15,36 @@ import torch.distributed as dist
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.distributed import ProcessGroup
 
 BUCKET_BYTES = 64 * 2**20
 """Gradients are summed in flat buckets of about this size: few calls, bounded extra memory."""
 
 
 class Collectives:
-    """The default process group, or nothing on one rank.
+    """A process group, or nothing on one rank. Tensors that are made from numbers stay on CPU.
+
+    Attributes:
+        group: The group, or None.
+        rank: Place of this rank in the group.
+        world_size: Ranks in the group.
 
     Args:
-        device: Device of this rank; tensors of collectives that start from Python numbers stay on
-            CPU.
+        group: The group; None takes all ranks.
+        main: Rank, within the group, that reports metrics and writes files.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.active = dist.is_available() and dist.is_initialized()
-        self.rank = dist.get_rank() if self.active else 0
-        self.world_size = dist.get_world_size() if self.active else 1
+    def __init__(self, group: ProcessGroup | None = None, *, main: int = 0) -> None:
+        self.group = group
+        self._main = main
+        active = dist.is_available() and dist.is_initialized()
+        self.rank = dist.get_rank(group) if active else 0
+        self.world_size = dist.get_world_size(group) if active else 1
 
     @property
     def is_main(self) -> bool:
         """Whether this rank reports metrics and writes files."""
-        return self.rank == 0
+        return self.rank == self._main
 
     def barrier(self) -> None:
         """Wait for every rank."""
@@ -48,7 +55,7 @@ class Collectives:
         if self.world_size == 1:
             return flag
         value = torch.tensor([int(flag)])
-        dist.all_reduce(value, op=dist.ReduceOp.MAX)
+        dist.all_reduce(value, op=dist.ReduceOp.MAX, group=self.group)
         return bool(value.item())
 
     def max(self, value: float) -> float:
@@ -56,7 +63,7 @@ class Collectives:
         if self.world_size == 1:
             return value
         tensor = torch.tensor([value], dtype=torch.float64)
-        dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
+        dist.all_reduce(tensor, op=dist.ReduceOp.MAX, group=self.group)
         return float(tensor.item())
 
     def sum(self, values: Sequence[float]) -> list[float]:
@@ -64,7 +71,7 @@ class Collectives:
         if self.world_size == 1:
             return list(values)
         tensor = torch.tensor(values, dtype=torch.float64)
-        dist.all_reduce(tensor)
+        dist.all_reduce(tensor, group=self.group)
         return tensor.tolist()
 
     def gather_json(self, value: Any) -> list[Any]:
@@ -73,12 +80,12 @@ class Collectives:
             return [json.loads(json.dumps(value))]
         data = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world_size)]
-        dist.all_gather(sizes, torch.tensor([data.numel()]))
+        dist.all_gather(sizes, torch.tensor([data.numel()]), group=self.group)
         longest = max(int(size.item()) for size in sizes)
         padded = torch.zeros(longest, dtype=torch.uint8)
         padded[: data.numel()] = data
         parts = [torch.empty_like(padded) for _ in range(self.world_size)]
-        dist.all_gather(parts, padded)
+        dist.all_gather(parts, padded, group=self.group)
         return [
             json.loads(part[: int(size.item())].numpy().tobytes())
             for part, size in zip(parts, sizes, strict=True)
@@ -88,7 +95,7 @@ class Collectives:
         """Overwrite tensors in place with those of `source`."""
         if self.world_size > 1:
             for tensor in tensors:
-                dist.broadcast(tensor.data, src=source)
+                dist.broadcast(tensor.data, group=self.group, group_src=source)
 
     def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
         """Add up gradients over ranks in place; a missing gradient counts as zero.
@@ -108,17 +115,16 @@ class Collectives:
             bucket.append(parameter.grad)
             size += parameter.grad.numel() * parameter.grad.element_size()
             if size >= BUCKET_BYTES:
-                _sum_flat(bucket)
+                self._sum_flat(bucket)
                 bucket, size = [], 0
         if bucket:
-            _sum_flat(bucket)
+            self._sum_flat(bucket)
 
-
-def _sum_flat(gradients: list[Tensor]) -> None:
-    flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
-    dist.all_reduce(flat)
-    offset = 0
-    for gradient in gradients:
-        count = gradient.numel()
-        gradient.copy_(flat[offset : offset + count].view_as(gradient))
-        offset += count
+    def _sum_flat(self, gradients: list[Tensor]) -> None:
+        flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+        dist.all_reduce(flat, group=self.group)
+        offset = 0
+        for gradient in gradients:
+            count = gradient.numel()
+            gradient.copy_(flat[offset : offset + count].view_as(gradient))
+            offset += count

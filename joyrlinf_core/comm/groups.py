@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
     from joyrlinf_core.plan.run_plan import RunPlan
 
-GroupName = Literal["env", "rollout", "actor", "observations", "trajectories", "weights", "scalars"]
+GroupName = Literal[
+    "rollout", "actor", "observations", "trajectories", "weights", "reports", "scalars"
+]
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class GroupSpec:
     Attributes:
         name: What it is for: the ranks of a role, or what travels in it.
         ranks: Global ranks, ascending.
-        on_device: Whether it moves tensors of the device; else those of the CPU alone.
+        on_device: Whether it moves tensors of the device too; else those of the CPU alone.
     """
 
     name: GroupName
@@ -41,22 +43,25 @@ def group_specs(plan: RunPlan) -> tuple[GroupSpec, ...]:
     Args:
         plan: The plan.
     """
-    place = plan.placement
+    place, config = plan.placement, plan.config
     env, rollout, actor = place.env_ranks, place.rollout_ranks, place.actor_ranks
+    # NCCL refuses a group in which two ranks share a GPU.
+    on_device = not config.launcher.mps
     specs = [
-        GroupSpec("env", env, on_device=False),
-        GroupSpec("rollout", rollout, on_device=True),
+        GroupSpec("rollout", rollout, on_device=False),
         GroupSpec("actor", actor, on_device=True),
     ]
     if env != rollout:
-        specs.append(GroupSpec("observations", _union(env, rollout), on_device=True))
+        specs.append(GroupSpec("observations", _union(env, rollout), on_device=False))
     if not all(shard.in_process for shard in plan.shards):
-        specs.append(GroupSpec("trajectories", _union(rollout, actor), on_device=True))
+        specs.append(GroupSpec("trajectories", _union(rollout, actor), on_device=on_device))
     if plan.traffic.weight_receivers:
         ranks = _union(actor[:1], plan.traffic.weight_receivers)
-        specs.append(GroupSpec("weights", ranks, on_device=True))
-    if rollout[0] != actor[0]:
-        # Metrics of the rollout travel to the rank that writes them, the first actor.
+        by_device = on_device and config.algorithm.weight_sync != "gloo"
+        specs.append(GroupSpec("weights", ranks, on_device=by_device))
+    if config.algorithm.pipeline_mode == "async":
+        # Evaluations use `rollout` at the same time.
+        specs.append(GroupSpec("reports", rollout, on_device=False))
         specs.append(GroupSpec("scalars", _union(rollout[:1], actor[:1]), on_device=False))
     return tuple(specs)
 
@@ -68,7 +73,7 @@ def make_groups(
 
     Args:
         plan: The plan.
-        device_backend: Backend of groups that move tensors of the device.
+        device_backend: Backend of groups that move tensors of the device and of the CPU.
         cpu_backend: Backend of the others.
         timeout: Of their collectives.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -13,11 +14,12 @@ from torch.distributed.checkpoint.state_dict import (
     set_model_state_dict,
     set_optimizer_state_dict,
 )
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor import DTensor
 
 if TYPE_CHECKING:
-    import torch
+    from torch.distributed import ProcessGroup
 
     from joyrlinf_core.policies.base import Policy
 
@@ -49,9 +51,15 @@ class TrainingState:
     scheduler: dict[str, Any]
 
 
-def shard(policy: Policy, device: torch.device) -> None:
-    """Shard a policy in place over all ranks: its units one by one, then the rest."""
-    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+def shard(policy: Policy, device: torch.device, group: ProcessGroup | None = None) -> None:
+    """Shard a policy in place: its units one by one, then the rest.
+
+    Args:
+        policy: The policy, the same on every rank.
+        device: Device of this rank.
+        group: The ranks; None takes all.
+    """
+    mesh = DeviceMesh.from_group(group or _world(), device.type)
     sharding = policy.sharding()
     for module in (*sharding.units, sharding.root):
         fully_shard(module, mesh=mesh)
@@ -60,17 +68,23 @@ def shard(policy: Policy, device: torch.device) -> None:
 
 
 def full_state(
-    policy: Policy, optimizer: torch.optim.Optimizer, scheduler: Schedule, *, sharded: bool
+    policy: Policy,
+    optimizer: torch.optim.Optimizer,
+    scheduler: Schedule,
+    *,
+    sharded: bool,
+    keep: bool,
 ) -> TrainingState:
-    """Return the whole state; on sharded weights a collective that fills rank 0 alone."""
+    """Return the whole state; on sharded weights a collective, whose result `keep` ranks get."""
     if not sharded:
         return TrainingState(
             policy.module.state_dict(), optimizer.state_dict(), scheduler.state_dict()
         )
-    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    # Not with `full_state_dict`: with `cpu_offload` torch fills rank 0 of the world alone, which
+    # may be no actor, and without it every device holds everything.
     return TrainingState(
-        get_model_state_dict(policy.module, options=options),
-        get_optimizer_state_dict(policy.module, optimizer, options=options),
+        _whole(get_model_state_dict(policy.module), keep=keep),
+        _whole(get_optimizer_state_dict(policy.module, optimizer), keep=keep),
         scheduler.state_dict(),
     )
 
@@ -93,6 +107,25 @@ def load_full_state(
         policy.module.load_state_dict(state.model)
         optimizer.load_state_dict(state.optimizer)
     scheduler.load_state_dict(state.scheduler)
+
+
+def _world() -> ProcessGroup:
+    group = dist.group.WORLD
+    assert group is not None, "sharding needs a process group"
+    return group
+
+
+def _whole(state: Any, *, keep: bool) -> Any:
+    """Gather the shards in nested dicts and lists, one tensor at a time; to CPU, or drop them."""
+    if isinstance(state, dict):
+        return {name: _whole(value, keep=keep) for name, value in state.items()}
+    if isinstance(state, list):
+        return [_whole(value, keep=keep) for value in state]
+    if isinstance(state, DTensor):
+        state = state.full_tensor()
+    if isinstance(state, torch.Tensor):
+        return state.cpu() if keep else torch.empty(0)
+    return state
 
 
 def _keyed_by_name(

@@ -27,6 +27,7 @@ class JobContext:
         emitter: Appends events of this rank.
         stop_requested: True once this rank was asked to end after the current step (file or
             SIGTERM).
+        fail: Ends this process with an error that another thread than the main one met.
     """
 
     plan: RunPlan
@@ -36,3 +37,4 @@ class JobContext:
     device: torch.device
     emitter: Emitter
     stop_requested: Callable[[], bool]
+    fail: Callable[[BaseException], None]

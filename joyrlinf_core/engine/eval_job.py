@@ -27,7 +27,7 @@ class EvalJob:
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
-        self._collectives = Collectives(context.device)
+        self._collectives = Collectives()
 
     def run(self) -> str:
         """Evaluate and emit one `eval` event.
@@ -53,6 +53,7 @@ class EvalJob:
                 context.emitter.emit(self._announcement(step, total))
             result = Evaluator(context, policy, envs, self._collectives).run(step, "eval")
         if self._collectives.is_main:
+            context.emitter.emit(result)
             context.emitter.emit(Finished(status="completed", step=step, seconds=result.seconds))
         return "completed"
 

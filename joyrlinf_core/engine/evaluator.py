@@ -161,7 +161,7 @@ class Evaluator:
         )
 
     def run(self, step: int, label: str, *, episodes: int | None = None) -> EvalResult:
-        """Play every episode once and emit the result from rank 0.
+        """Play every episode once; return the result, the same on all ranks.
 
         Args:
             step: Training step, for the record.
@@ -177,10 +177,7 @@ class Evaluator:
         ended = self._play(mine, step, total)
         end_together(self._collectives, unfinished=len(ended) < len(mine))
         gathered = [episode for part in self._collectives.gather_json(ended) for episode in part]
-        result = self._summary(gathered, step, label, time.perf_counter() - started)
-        if self._collectives.is_main:
-            self._context.emitter.emit(result)
-        return result
+        return self._summary(gathered, step, label, time.perf_counter() - started)
 
     def _play(self, mine: list[int], step: int, total: int) -> list[tuple[int, bool, int]]:
         """Play episodes; return those that ended, fewer than asked for if a stop was requested."""

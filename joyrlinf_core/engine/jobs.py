@@ -23,7 +23,7 @@ def run_job(context: JobContext) -> str:
     try:
         return _run(context)
     except JobStopped:
-        if context.rank == 0:
+        if context.rank == context.plan.placement.metrics_rank:
             seconds = time.perf_counter() - started
             context.emitter.emit(Finished(status="stopped", step=0, seconds=seconds))
         return "stopped"
@@ -38,6 +38,10 @@ def _run(context: JobContext) -> str:
         from joyrlinf_core.engine.eval_job import EvalJob
 
         return EvalJob(context).run()
+    if context.plan.config.algorithm.pipeline_mode == "async":
+        from joyrlinf_core.engine.async_runner import AsyncRunner
+
+        return AsyncRunner(context).run()
     from joyrlinf_core.engine.sync_runner import SyncRunner
 
     return SyncRunner(context).run()

@@ -10,10 +10,13 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+import torch
+
 from joyrlinf_core.algorithms import aggregation
 from joyrlinf_core.algorithms.objective import Objective, loss_metrics
 from joyrlinf_core.batch import minibatch
 from joyrlinf_core.batch.flatten import flatten
+from joyrlinf_core.batch.layout import reduce_logprobs
 from joyrlinf_core.batch.metrics import Metric, merge
 from joyrlinf_core.comm.sharding import full_state, load_full_state, shard
 from joyrlinf_core.engine.optim import build_learning_rate, build_optimizer, clip_gradients
@@ -70,7 +73,7 @@ class Learner:
         policy.module.to(context.device).eval()
         self.sharded = self._wants_shards()
         if self.sharded:
-            shard(policy, context.device)
+            shard(policy, context.device, collectives.group)
         # Loss weights add up to one over all ranks, so gradients are to be summed; FSDP2 averages.
         self._gradient_scale = float(collectives.world_size if self.sharded else 1)
         self._parameters = [parameter for _, parameter in policy.trainable_parameters()]
@@ -78,13 +81,15 @@ class Learner:
         self._optimizer = build_optimizer(policy, optim)
         self._scheduler = build_learning_rate(self._optimizer, optim, self._config.runner.max_steps)
         self._objective = Objective(self._algorithm, self._config.env.train)
+        self._decoupled = self._algorithm.pipeline_mode == "async"
 
     def update(self, batch: RolloutBatch, step: int) -> dict[str, Metric]:
         """Train on one rollout.
 
         Args:
             batch: This rank's columns.
-            step: Training step, counted from 0; names the shuffle streams.
+            step: Training step, counted from 0; names the shuffle streams. Also the version of the
+                weights at the start.
 
         Returns:
             Metrics of this rank, to be merged over ranks; `rollout/...` and `train/...`.
@@ -94,6 +99,10 @@ class Learner:
             flat = flatten(batch, result, self._algorithm.logprob_type)
             (total_weight,) = self._collectives.sum([result.total_weight])
             normaliser = aggregation.normaliser(total_weight, self._plan.optimizer_steps_per_epoch)
+            stale = self._collectives.any(flag=bool((batch.versions != step)[batch.played].any()))
+        if self._decoupled and self._algorithm.proximal == "exact":
+            with self._timer("update/proximal"):
+                flat = replace(flat, proximal_logprobs=self._scores(flat))
         parts: list[Mapping[str, Metric]] = []
         for epoch in range(self._algorithm.update_epoch):
             minibatches = minibatch.minibatch_rows(
@@ -105,20 +114,29 @@ class Learner:
             )
             for rows in minibatches:
                 unchanged = all("steps_skipped" in part for part in parts)
-                parts.append(self._optimizer_step(flat, rows, normaliser, check_ratio=unchanged))
+                fresh = unchanged and not stale
+                parts.append(self._optimizer_step(flat, rows, normaliser, step, check_ratio=fresh))
         learning_rate = self._optimizer.param_groups[0]["lr"]
         self._scheduler.step()
         metrics = {f"rollout/{name}": metric for name, metric in result.metrics.items()}
         metrics |= {f"train/{name}": metric for name, metric in merge(parts).items()}
         metrics["train/lr"] = Metric(learning_rate)
+        if self._decoupled:
+            metrics |= _staleness(step - batch.versions[batch.played])
         return metrics
 
     def state(self) -> TrainingState:
-        """Return everything that a resumed run needs, complete on rank 0; called on all ranks."""
-        return full_state(self._policy, self._optimizer, self._scheduler, sharded=self.sharded)
+        """Return what a resumed run needs, complete on the main rank; called on all actors."""
+        return full_state(
+            self._policy,
+            self._optimizer,
+            self._scheduler,
+            sharded=self.sharded,
+            keep=self._collectives.is_main,
+        )
 
     def load(self, state: TrainingState) -> None:
-        """Continue from a state; called on all ranks."""
+        """Continue from a state; called on all actors."""
         load_full_state(self._policy, self._optimizer, self._scheduler, state, sharded=self.sharded)
 
     def _wants_shards(self) -> bool:
@@ -131,8 +149,21 @@ class Learner:
     def _sum_tensor(self, values: Tensor) -> Tensor:
         return values.new_tensor(self._collectives.sum(values.tolist()))
 
+    @torch.no_grad()
+    def _scores(self, flat: TrainBatch) -> Tensor:
+        """Return log-probs of the stored actions under the current weights, where they count."""
+        rows = torch.arange(flat.num_rows)
+        logprobs = flat.prev_logprobs.clone()
+        for micro_batch in self._micro_batches(self._objective.active_rows(flat, rows), rows):
+            part = flat.rows(micro_batch.rows).to(self._device)
+            scores = self._policy.evaluate_actions(part.inputs, part.replay)
+            reduced = reduce_logprobs(scores.logprobs, self._algorithm.logprob_type)
+            if not micro_batch.padding:
+                logprobs[micro_batch.rows] = reduced.to(logprobs.device)
+        return logprobs
+
     def _optimizer_step(
-        self, flat: TrainBatch, rows: Tensor, normaliser: float, *, check_ratio: bool
+        self, flat: TrainBatch, rows: Tensor, normaliser: float, step: int, *, check_ratio: bool
     ) -> dict[str, Metric]:
         """Accumulate the gradient of one global minibatch and step; return its metrics.
 
@@ -142,6 +173,7 @@ class Learner:
             flat: The rollout.
             rows: int64 [m], this rank's rows of the minibatch.
             normaliser: Divisor of the weighted sum of all ranks, the same for every minibatch.
+            step: Training step, counted from 0.
             check_ratio: The policy is still the one that acted, so every ratio has to be one.
         """
         active = self._objective.active_rows(flat, rows)
@@ -155,7 +187,7 @@ class Learner:
             computed = sum(not micro_batch.padding for micro_batch in micro_batches)
             share = 1 / (active_ranks * max(1, computed))
             for micro_batch in micro_batches:
-                output = self._loss_of(flat, micro_batch, normaliser)
+                output = self._loss_of(flat, micro_batch, normaliser, step)
                 (output.loss * self._gradient_scale).backward()
                 if not micro_batch.padding:
                     parts.append(loss_metrics(output, len(micro_batch.rows), share))
@@ -183,7 +215,9 @@ class Learner:
             parts += [_MicroBatch(rows[:1], padding=True)] * (wanted - len(parts))
         return parts
 
-    def _loss_of(self, flat: TrainBatch, micro_batch: _MicroBatch, normaliser: float) -> LossOutput:
+    def _loss_of(
+        self, flat: TrainBatch, micro_batch: _MicroBatch, normaliser: float, step: int
+    ) -> LossOutput:
         """Score the actions of a micro-batch under the current weights and compute its loss."""
         batch = flat.rows(micro_batch.rows).to(self._device)
         scores = self._policy.evaluate_actions(batch.inputs, batch.replay)
@@ -195,6 +229,7 @@ class Learner:
             logprobs=scores.logprobs,
             entropy=scores.entropy,
             values=scores.values,
+            next_version=step + 1 if self._decoupled else None,
         )
 
     def _check_first_ratio(self, metrics: Mapping[str, Metric]) -> None:
@@ -228,3 +263,15 @@ class Learner:
                 fix="lower actor.optim.lr, or set algorithm.on_nonfinite: skip",
             )
         return finite
+
+
+def _staleness(age: Tensor) -> dict[str, Metric]:
+    """Return metrics of the ages int64 [m] of samples, in weight versions."""
+    count = len(age)
+    if not count:
+        return {}
+    return {
+        "train/staleness": Metric(float(age.sum()), float(count)),
+        "train/staleness_max": Metric(float(age.max()), float(count), "max"),
+        "train/versions": Metric(float(len(age.unique())), 1.0, "max"),
+    }

@@ -25,6 +25,8 @@ from joyrlinf_core.engine.recorder import Recorder
 from joyrlinf_core.engine.stage import Stage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from joyrlinf_core.batch.rollout import RolloutBatch
@@ -62,16 +64,17 @@ class Rollout:
         self._timer = timer
         self._lockstep = lockstep
         self._has_value_head = config.actor.model.add_value_head
+        index = plan.placement.rollout_ranks.index(context.rank)
+        self._columns = plan.batch.num_envs // len(plan.placement.rollout_ranks)
+        env_ids = torch.tensor(layout.env_ids(index, self._columns))
+        size = self._columns // len(envs)
         self._inference = Inference(
             policy,
             context.device,
             num_envs=plan.batch.num_envs,
             micro_batch=config.env.train.infer_micro_batch_size,
-            lockstep_rows=plan.batch.envs_per_stage if lockstep else 0,
+            lockstep_rows=size if lockstep else 0,
         )
-        index = plan.placement.rollout_ranks.index(context.rank)
-        env_ids = torch.tensor(layout.env_ids(index, plan.batch.envs_per_rank))
-        size = plan.batch.envs_per_stage
         self.stages = [
             Stage(
                 env,
@@ -93,32 +96,32 @@ class Rollout:
         return max(int(stage.episode.max()) for stage in self.stages) + 1
 
     def collect(
-        self, step: int, *, version: int, first_episode: int
+        self, step: int, *, version: Callable[[], int], first_episode: int
     ) -> tuple[RolloutBatch, dict[str, Metric]]:
         """Play one rollout.
 
         Args:
             step: Training step, counted from 0; names the random streams.
-            version: Version of the policy's weights.
+            version: Called before each chunk step; may put new weights into the policy, and returns
+                the version of those that are to act. What it raises ends the rollout.
             first_episode: Number of the first episode of this rollout, where envs are reset.
 
         Returns:
             The batch of this rank's columns, and its counters.
         """
-        recorder = Recorder(
-            self._plan.t_eff, self._plan.envs_per_rank, self._plan.chunk_size, self._group
-        )
+        recorder = Recorder(self._plan.t_eff, self._columns, self._plan.chunk_size, self._group)
         for epoch in range(self._plan.rollout_epochs):
             first = epoch * self._plan.chunk_steps
             last = first + self._plan.chunk_steps - 1
             for t in range(first, last + 1):
+                acting = version()
                 for stage in self.stages:
                     if t == first:
                         with self._timer("rollout/reset"):
                             stage.begin_epoch(first_episode + epoch)
                     else:
                         self._receive(stage, t - 1, recorder, step)
-                    self._decide(stage, t, recorder, step, version)
+                    self._decide(stage, t, recorder, step, acting)
                 self._context.emitter.phase("rollout", step, done=t + 1, total=self._plan.t_eff)
             for stage in self.stages:
                 self._receive(stage, last, recorder, step, epoch_ends=True)
@@ -127,6 +130,11 @@ class Rollout:
             "rollout/policy_rows": Metric(recorder.policy_rows, kind="sum"),
         }
         return recorder.batch(), counters
+
+    def abandon(self) -> None:
+        """Leave a rollout that `version` has ended, so that the envs can be used again."""
+        for stage in self.stages:
+            stage.drain()
 
     def _decide(self, stage: Stage, t: int, recorder: Recorder, step: int, version: int) -> None:
         """Infer for the playing slots of a stage and start their chunk."""

@@ -51,7 +51,7 @@ class SftJob:
         if self._config.sft is None:
             raise RunFailedError("the config has no `sft` section", fix="add one, see presets/")
         self._sft = self._config.sft
-        self._collectives = Collectives(context.device)
+        self._collectives = Collectives()
         self._seed = self._config.runner.seed
         self._step = 0
 
@@ -240,7 +240,9 @@ class SftJob:
         with ExitStack() as opened:
             envs = build_vec_envs(self._context, self._config.eval_env, opened)
             evaluator = Evaluator(self._context, policy, envs, self._collectives)
-            evaluator.run(step, "sft", episodes=self._sft.eval_episodes)
+            result = evaluator.run(step, "sft", episodes=self._sft.eval_episodes)
+        if self._collectives.is_main:
+            self._context.emitter.emit(result)
         policy.module.train()
 
     def _save(self, policy: Policy) -> None:

@@ -119,6 +119,12 @@ class Stage:
             self.playing[over] = False
         return Received(slots, result)
 
+    def drain(self) -> None:
+        """Wait for a chunk that was sent and drop it."""
+        if self._sent is not None:
+            self._sent = None
+            self.env.recv()
+
     def _reset(self, slots: Tensor) -> Observation:
         episodes = [self._episode_id(slot) for slot in slots.tolist()]
         self.task[slots] = torch.tensor([episode.task for episode in episodes])

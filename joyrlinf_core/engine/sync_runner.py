@@ -1,40 +1,39 @@
-"""The synchronous co-located loop: rollout -> learner.update -> eval -> log -> save.
+"""The synchronous loop: rollout -> hand-over -> update -> weights -> eval -> log -> save.
 
-Every rank plays all three roles in turn on one copy of the weights.
+Every rank goes through it in step with the others and does what its roles ask for. Where rollout
+and actor are the same ranks, nothing is handed over and one copy of the weights serves both.
 """
 
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from joyrlinf_core.checkpoint.manager import CheckpointManager, fitting
-from joyrlinf_core.checkpoint.manifest import config_hash
-from joyrlinf_core.comm.collectives import Collectives
-from joyrlinf_core.engine.evaluator import Evaluator
-from joyrlinf_core.engine.learner import Learner
+from joyrlinf_core.comm.trajectories import TrajectoryExchange
+from joyrlinf_core.comm.weights import WeightHeader
+from joyrlinf_core.engine.actor_role import ActorRole
 from joyrlinf_core.engine.learning_watch import LearningWatch
+from joyrlinf_core.engine.links import Links
 from joyrlinf_core.engine.metrics import reduce_metrics
-from joyrlinf_core.engine.rollout import Rollout
+from joyrlinf_core.engine.policies import load_policy
+from joyrlinf_core.engine.rollout_role import RolloutRole
 from joyrlinf_core.engine.stopping import JobStopped
-from joyrlinf_core.engine.vec_envs import build_vec_envs, can_share
-from joyrlinf_core.errors import RunFailedError
-from joyrlinf_core.observability.events import (
-    CheckpointSaved,
-    Finished,
-    RunStarted,
-    Step,
-    Warned,
-)
+from joyrlinf_core.engine.vec_envs import serve_vec_envs
+from joyrlinf_core.observability.events import EvalResult, Finished, RunStarted, Step
 from joyrlinf_core.observability.timers import PhaseTimer
 from joyrlinf_core.profiler.ranges import annotate
 from joyrlinf_core.profiler.schedule import StepProfiler
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from joyrlinf_core.batch.metrics import Metric
     from joyrlinf_core.engine.context import JobContext
-    from joyrlinf_core.envs.base import VecEnv
 
 
 class SyncRunner:
@@ -47,7 +46,8 @@ class SyncRunner:
     def __init__(self, context: JobContext) -> None:
         self._context = context
         self._config = context.plan.config
-        self._collectives = Collectives(context.device)
+        self._links = Links(context)
+        self._collectives = self._links.world
         self._timer = PhaseTimer(annotate)
         self._profiler = StepProfiler(
             self._config.profiler,
@@ -58,39 +58,32 @@ class SyncRunner:
         )
         self._started = time.perf_counter()
         self._seconds_before = 0.0
-        model = self._config.actor.model
-        if model.model_path is None:
-            raise RunFailedError("actor.model.model_path is not set", fix="set it, or add `sft`")
-        context.emitter.phase("load", 0)
-        self._policy = model.load(Path(model.model_path))
-        self._policy.set_precision(self._config.actor.precision)
-        self._policy.set_gradient_checkpointing(enabled=self._config.actor.gradient_checkpointing)
-        self._learner = Learner(context, self._policy, self._collectives, self._timer)
-        self._checkpoints = CheckpointManager(
-            context.run_dir.checkpoints,
-            keep=self._config.runner.keep_checkpoints,
-            plan=context.plan,
-        )
         self._step = 0
         self._saved_step = -1
         self._next_episode = 0
+        self._exchange = self._build_exchange()
+        roles = context.plan.ranks[context.rank].roles
+        context.emitter.phase("load", 0)
+        self._actor = self._rollout = None
+        policy = None
+        if "actor" in roles:
+            policy = load_policy(context)
+            self._actor = ActorRole(context, policy, self._links, self._timer)
         if self._config.runner.resume_dir:
             self._restore(Path(self._config.runner.resume_dir))
         context.emitter.phase("simulators", self._step)
         self._watch = LearningWatch(self._config.algorithm.dead_signal_steps, context.emitter)
         with ExitStack() as opened:
-            envs = build_vec_envs(context, self._config.env.train, opened)
-            self._rollout = Rollout(
-                context, self._policy, envs, self._timer, lockstep=self._learner.sharded
-            )
-            self._evaluator = self._build_evaluator(envs, opened) if self._evaluates else None
+            serve_vec_envs(context, self._links, opened)
+            if "rollout" in roles:
+                if policy is None or context.rank in context.plan.traffic.weight_receivers:
+                    policy = load_policy(context)
+                self._rollout = RolloutRole(
+                    context, policy, self._links, self._timer, opened, self._actor
+                )
             # Had anything above failed, they would be closed now; `run` closes them instead.
             self._simulators = opened.pop_all()
-
-    @property
-    def _evaluates(self) -> bool:
-        runner = self._config.runner
-        return runner.val_check_interval > 0 or runner.eval_at_start or runner.eval_at_end
+        self._send_weights()
 
     def run(self) -> str:
         """Train to the last step, the time limit or a stop request; return how it ended."""
@@ -136,19 +129,20 @@ class SyncRunner:
     def _train_step(self) -> None:
         started = time.perf_counter()
         emitter, step = self._context.emitter, self._step
-        emitter.phase("rollout", step, total=self._context.plan.batch.t_eff)
-        batch, counters = self._rollout.collect(
-            step, version=step, first_episode=self._next_episode
-        )
-        self._next_episode += self._context.plan.batch.rollout_epochs
-        if self._config.env.train.auto_reset:
-            # Ranks get different numbers of episodes done; none may be played twice on resuming.
-            self._next_episode = int(self._collectives.max(self._rollout.next_episode))
-        emitter.phase("update", step)
-        own = counters | self._learner.update(batch, step)
+        tensors, own = self._collect(step)
+        if self._exchange is not None:
+            with self._timer("hand_over"):
+                received = self._exchange.exchange(tensors, step, oldest=step, newest=step)
+                tensors = None if received is None else received.tensors
+        if self._actor is not None:
+            assert tensors is not None, "every actor gets columns"
+            emitter.phase("update", step)
+            own = {**own, **self._actor.update(tensors, step)}
         metrics = reduce_metrics(own, self._collectives)
         self._step += 1
-        self._watch.observe(self._step, metrics)
+        self._send_weights()
+        if self._collectives.is_main:
+            self._watch.observe(self._step, metrics)
         if self._interval_due(self._config.runner.val_check_interval):
             with self._timer("eval"):
                 self._evaluate("interval")
@@ -175,66 +169,73 @@ class SyncRunner:
     def _elapsed(self) -> float:
         return self._seconds_before + time.perf_counter() - self._started
 
-    def _build_evaluator(self, train_envs: list[VecEnv], opened: ExitStack) -> Evaluator:
-        envs = train_envs
-        if not can_share(self._config.env.train, self._config.eval_env):
-            envs = build_vec_envs(self._context, self._config.eval_env, opened)
-        return Evaluator(
-            self._context,
-            self._policy,
-            envs,
-            self._collectives,
-            lockstep=self._learner.sharded,
-        )
+    def _build_exchange(self) -> TrajectoryExchange | None:
+        """Return the way of rollouts to other ranks; None where each stays in its process."""
+        context = self._context
+        if all(shard.in_process for shard in context.plan.shards):
+            return None
+        group = self._links.get("trajectories")
+        return TrajectoryExchange(context.plan, context.rank, group, context.device)
+
+    def _collect(self, step: int) -> tuple[Mapping[str, Tensor] | None, Mapping[str, Metric]]:
+        """Play a rollout if this rank acts; move the episode counter on, alike on all ranks."""
+        tensors, counters = None, {}
+        first, epochs = self._next_episode, self._context.plan.batch.rollout_epochs
+        if self._rollout is not None:
+            self._context.emitter.phase("rollout", step, total=self._context.plan.batch.t_eff)
+            rollout = self._rollout.rollout
+            batch, counters = rollout.collect(step, version=lambda: step, first_episode=first)
+            tensors = batch.tensors()
+        self._next_episode = first + epochs
+        if self._config.env.train.auto_reset:
+            # Ranks get different numbers of episodes done; none may be played twice on resuming.
+            own = 0 if self._rollout is None else self._rollout.rollout.next_episode
+            self._next_episode = int(self._collectives.max(own))
+        return tensors, counters
+
+    def _send_weights(self) -> None:
+        """Bring the weights of this step to those who act with a copy of their own."""
+        header = WeightHeader(self._step)
+        with self._timer("weights"):
+            if self._actor is not None:
+                self._actor.stage(header)
+                self._actor.send()
+            if self._rollout is not None and self._rollout.receiver is not None:
+                self._rollout.receiver.receive()
+                self._rollout.receiver.apply()
 
     def _evaluate(self, label: str) -> bool:
         """Return whether the evaluation came to its end, the same on all ranks."""
-        if self._evaluator is not None:
-            try:
-                self._evaluator.run(self._step, label)
-            except JobStopped:
-                return False
-        return True
+        result = None
+        if self._rollout is not None and self._rollout.evaluator is not None:
+            with suppress(JobStopped):
+                result = self._rollout.evaluator.run(self._step, label)
+        first = self._context.plan.placement.rollout_ranks[0]
+        told = self._collectives.gather_json(None if result is None else asdict(result))[first]
+        if told is not None and self._collectives.is_main:
+            self._context.emitter.emit(EvalResult(**told))
+        return told is not None
 
     def _save(self) -> None:
         """Write a checkpoint of this step."""
         self._context.emitter.phase("save", self._step)
-        with annotate("save"):
-            self._write_checkpoint()
+        if self._actor is not None:
+            progress = {"next_episode": self._next_episode, "seconds": self._elapsed()}
+            self._actor.save(self._step, progress)
         self._saved_step = self._step
         self._collectives.barrier()
 
-    def _write_checkpoint(self) -> None:
-        started = time.perf_counter()
-        state = self._learner.state()
-        if self._collectives.is_main:
-            progress = {"next_episode": self._next_episode, "seconds": self._elapsed()}
-            path = self._checkpoints.save(self._step, state, progress)
-            seconds = time.perf_counter() - started
-            self._context.emitter.emit(
-                CheckpointSaved(step=self._step, path=str(path), seconds=seconds)
-            )
-
     def _restore(self, directory: Path) -> None:
-        """Continue from a checkpoint; random streams are named by step and need no state."""
-        checkpoint = self._checkpoints.load(directory)
-        known = checkpoint.meta.config_hash == config_hash(self._config)
-        if not known and self._collectives.is_main:
-            self._context.emitter.emit(
-                Warned(
-                    code="JR603",
-                    message=f"{directory} was written under another config",
-                    fix="look at what `joyrl resume` lists as different; the new values are used",
-                )
-            )
-        with fitting(directory):
-            self._learner.load(checkpoint)
-        self._step = self._saved_step = checkpoint.step
-        self._next_episode = int(str(checkpoint.progress["next_episode"]))
-        self._seconds_before = float(str(checkpoint.progress["seconds"]))
+        """Continue from a checkpoint; ranks that do not learn are told where."""
+        own = None if self._actor is None else self._actor.restore(directory)
+        told = self._collectives.gather_json(own)
+        self._step, progress = told[self._context.plan.placement.metrics_rank]
+        self._saved_step = self._step
+        self._next_episode = int(progress["next_episode"])
+        self._seconds_before = progress["seconds"]
 
     def _announce(self) -> None:
-        if not self._collectives.is_main:
+        if self._actor is None or not self._collectives.is_main:
             return
         config = self._config
         self._context.emitter.emit(
@@ -247,7 +248,7 @@ class SyncRunner:
                 facts={
                     "device": str(self._context.device),
                     "simulator": config.env.train.check_ready(),
-                    "gradients": "sharded (FSDP2)" if self._learner.sharded else "replicated",
+                    "gradients": "sharded (FSDP2)" if self._actor.sharded else "replicated",
                     "policy": config.actor.model.model_type,
                 },
             )

@@ -9,7 +9,7 @@ from joyrlinf_core.config.schema import Config
 from joyrlinf_core.errors import ConfigError, Finding
 from joyrlinf_core.plan.batching import build_batch
 from joyrlinf_core.plan.memory import estimate_memory, footprint_of, is_sharded
-from joyrlinf_core.plan.placement import resolve_placement
+from joyrlinf_core.plan.placement import colocated, resolve_placement
 from joyrlinf_core.plan.ranks import build_ranks
 from joyrlinf_core.plan.rules import Origins, check
 from joyrlinf_core.plan.run_plan import BatchPlan, Job, Placement, RunPlan
@@ -64,6 +64,8 @@ def plan_checked(config: Config, job: Job | None, args: Mapping[str, str] | None
     placement = resolve_placement(config.cluster)
     assert placement is not None, "a rule finds an error otherwise"
     job = job or "train"
+    if job != "train":
+        placement = colocated(placement)
     return assemble(job, args or {}, config, placement, build_batch(config, placement, job))
 
 

@@ -43,9 +43,6 @@ def test_tables_of_two_nodes(joyrl, two_nodes):
     assert result.code == 0, result.err
     tables, _, commands = result.out.partition("\ntorchrun")
     assert tables == (
-        "does not run in this version: JR206 this version plans but does not run a disaggregated "
-        "placement (env 0-5,8-13, rollout 0-5,8-13, actor 6-7,14-15)\n"
-        "\n"
         "placement: disaggregated, 2 nodes x 8 ranks\n"
         "  rank       node  local rank  GPU  role          envs each  groups each  env ids\n"
         "  0-5,8-13   0-1   0-5         0-5  env, rollout         32            4  0-383\n"
@@ -142,8 +139,8 @@ def test_json_says_the_same(joyrl, two_nodes):
     assert list(document) == [
         "schema", "ok", "runnable", "findings", "plan", "torchrun", "environment", "sft_policy",
     ]  # fmt: skip
-    assert document["runnable"] is False
-    assert [one["code"] for one in document["findings"]] == ["JR206", "JR402"]
+    assert document["runnable"] is True
+    assert [one["code"] for one in document["findings"]] == ["JR402"]
     plan = document["plan"]
     assert [rank["roles"] for rank in plan["ranks"][5:7]] == [["env", "rollout"], ["actor"]]
     assert len(plan["shards"]) == 12

@@ -121,13 +121,6 @@ def test_a_key_without_effect_warns(joyrl, folder):
     assert "warning[JR801]: `algorithm.gamma` has no effect" in result.out
 
 
-def test_what_can_only_be_planned_is_an_info(joyrl, folder):
-    result = joyrl("validate", "good.yaml", "--set", "algorithm.pipeline_mode=async", *_SPLIT)
-    assert result.code == 0
-    assert "info[JR207]" in result.out
-    assert "good.yaml: 1 info" in result.out
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [

@@ -91,7 +91,17 @@ class AlgorithmConfig(Section):
     """Passes over the samples of one rollout."""
 
     max_staleness: int = Field(default=0, ge=0)
-    """Async only: weight versions between the policy that acted and the one that learns."""
+    """Async only: weight versions between the policy that acted and the one that learns, at most. A
+    rollout that would exceed it waits, so nothing is generated for nothing."""
+
+    proximal: Literal["interpolate", "exact"] = "interpolate"
+    """Async only: log-probs that the decoupled loss clips around. `exact` computes them anew at the
+    start of each update, which costs a forward pass; `interpolate` guesses them from the versions
+    of the samples."""
+
+    behaviour_weight_max: float | None = Field(default=5.0, gt=1)
+    """Async only: samples that have become more likely than this, relative to the policy that
+    acted, are left out of the loss; None keeps all."""
 
     on_nonfinite: Literal["stop", "skip"] = "stop"
     """What to do when a loss or gradient norm is NaN or infinite."""

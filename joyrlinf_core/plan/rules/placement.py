@@ -6,7 +6,6 @@ import difflib
 from collections.abc import Iterator
 from itertools import islice
 
-from joyrlinf_core.config.schema import ClusterConfig
 from joyrlinf_core.errors import Finding
 from joyrlinf_core.plan.placement import (
     ROLES,
@@ -22,7 +21,6 @@ from joyrlinf_core.plan.placement import (
 from joyrlinf_core.plan.rules.changes import Change, told
 from joyrlinf_core.plan.rules.placements import nearby
 from joyrlinf_core.plan.rules.rule import CLUSTER, RuleContext, finding, rule
-from joyrlinf_core.plan.run_plan import Placement
 
 _PLACEMENT = "cluster.component_placement"
 
@@ -212,63 +210,6 @@ def no_rank_is_idle(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule(
-    "JR206",
-    reads=(*CLUSTER, "algorithm.pipeline_mode"),
-    passes={_PLACEMENT: {"env,rollout,actor": "0-1"}},
-    fails={_PLACEMENT: {"env,rollout": "0", "actor": "1"}},
-)
-def sync_is_colocated(context: RuleContext) -> Iterator[Finding]:
-    """In this version `sync` runs with env, rollout and actor on the same ranks.
-
-    Other placements can be validated and planned, also with `joyrl train --dry-run`; starting one
-    is an error until a later version runs it.
-
-    Example: `env,rollout,actor: 0-7` runs; `env,rollout: 0-3` with `actor: 4-7` is planned only.
-    """
-    placement = context.placement
-    if placement is None or placement.mode == "colocated":
-        return
-    if context.config.algorithm.pipeline_mode != "sync":
-        return
-    message = (
-        f"this version plans but does not run a {placement.mode} placement (env "
-        f"{_named(placement.env_ranks)}, rollout {_named(placement.rollout_ranks)}, actor "
-        f"{_named(placement.actor_ranks)})"
-    )
-    change = _colocated(context.config.cluster, placement)
-    fix = context.fix("JR206", change, otherwise="put all roles on the same ranks")
-    yield finding("JR206", (_PLACEMENT,), message, fix, context.runtime_severity)
-
-
-@rule(
-    "JR207",
-    reads=(*CLUSTER, "algorithm.pipeline_mode"),
-    passes={"algorithm.pipeline_mode": "sync"},
-    fails={
-        "algorithm.pipeline_mode": "async",
-        _PLACEMENT: {"env,rollout": "0", "actor": "1"},
-    },
-)
-def async_is_not_there_yet(context: RuleContext) -> Iterator[Finding]:
-    """In this version the asynchronous pipeline can be planned but not run.
-
-    `joyrl validate` and `joyrl train --dry-run` take such a config; starting it is an error until a
-    later version runs it.
-
-    Example: with `algorithm.pipeline_mode: sync` and all roles on the same ranks it runs now.
-    """
-    path, placement = "algorithm.pipeline_mode", context.placement
-    if context.config.algorithm.pipeline_mode != "async":
-        return
-    sync: dict[str, object] = {path: "sync"}
-    if placement is not None and placement.mode != "colocated":
-        sync |= _colocated(context.config.cluster, placement)
-    message = "this version plans but does not run `pipeline_mode: async`"
-    fix = context.fix("JR207", sync, otherwise="sync, with all roles on the same ranks")
-    yield finding("JR207", (path,), message, fix, context.runtime_severity)
-
-
-@rule(
     "JR208",
     reads=(*CLUSTER, "algorithm.pipeline_mode"),
     passes={"algorithm.pipeline_mode": "async", _PLACEMENT: {"env,rollout": "0", "actor": "1"}},
@@ -329,10 +270,3 @@ def _nearby(context: RuleContext, code: str) -> str:
             tried.append(change)
     working = (change for change in tried if context.mends(code, change))
     return told(list(islice(working, 2)))
-
-
-def _colocated(cluster: ClusterConfig, placement: Placement) -> dict[str, object]:
-    """Return the change that puts every role on every rank."""
-    per_node = cluster.placement_basis == "per_node"
-    size = placement.ranks_per_node if per_node else placement.world_size
-    return {_PLACEMENT: {",".join(ROLES): as_ranges(tuple(range(size)))}}

@@ -113,15 +113,21 @@ def value_head_input(context: RuleContext) -> Iterator[Finding]:
 
 _SPLIT = {"cluster.component_placement": {"env,rollout": "0", "actor": "1"}}
 
+_ASYNC_KEYS = (
+    "algorithm.max_staleness",
+    "algorithm.proximal",
+    "algorithm.behaviour_weight_max",
+)
+
 
 @rule(
     "JR805",
-    reads=("algorithm.pipeline_mode", "algorithm.max_staleness"),
+    reads=("algorithm.pipeline_mode", *_ASYNC_KEYS),
     passes={**_SPLIT, "algorithm.pipeline_mode": "async", "algorithm.max_staleness": 1},
     fails={"algorithm.max_staleness": 1},
 )
 def async_keys(context: RuleContext) -> Iterator[Finding]:
-    """`max_staleness` is set with `pipeline_mode: async` only.
+    """`max_staleness`, `proximal` and `behaviour_weight_max` are set with async only.
 
     In `sync` the policy that acts is always the one that learns.
 
@@ -129,7 +135,7 @@ def async_keys(context: RuleContext) -> Iterator[Finding]:
     """
     if context.config.algorithm.pipeline_mode == "sync":
         why = "`pipeline_mode: async` uses it, this is sync"
-        yield from report_unused(context, "JR805", ("algorithm.max_staleness",), why)
+        yield from report_unused(context, "JR805", _ASYNC_KEYS, why)
 
 
 @rule(

@@ -7,13 +7,13 @@ import torch
 
 from joyrlinf_core.comm import collectives as module
 from joyrlinf_core.comm.collectives import Collectives
-from tests.core.comm.two_ranks import CPU, WORLD, gradients, observe
+from tests.core.comm.two_ranks import WORLD, gradients, observe
 
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(module, "BUCKET_BYTES", module.BUCKET_BYTES)
-    return observe(Collectives(CPU))
+    return observe(Collectives())
 
 
 def test_ranks_know_their_place(ranks: list[dict[str, Any]]) -> None:

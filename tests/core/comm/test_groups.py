@@ -57,25 +57,29 @@ def test_groups_of_two_nodes_with_actors_on_ranks_of_their_own():
     told = {spec.name: spec.ranks for spec in group_specs(plan_of(PLACEMENTS["disaggregated"]))}
     acting = (0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13)
     assert told == {
-        "env": acting,
         "rollout": acting,
         "actor": (6, 7, 14, 15),
         "trajectories": tuple(range(16)),
         "weights": (0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13),
-        "scalars": (0, 6),
     }
+
+
+def test_async_ranks_report_beside_evaluations():
+    plan = build_plan(load_config("maniskill-pi05-async").config, None)
+    told = {spec.name: spec.ranks for spec in group_specs(plan)}
+    assert told["reports"] == told["rollout"] == (0, 1, 2, 3)
+    assert told["scalars"] == (0, 4)
 
 
 def test_what_stays_in_a_process_has_no_group():
     names = [spec.name for spec in group_specs(plan_of(PLACEMENTS["colocated"]))]
-    assert names == ["env", "rollout", "actor"]
+    assert names == ["rollout", "actor"]
 
 
 def test_a_hybrid_rank_acts_with_its_own_copy_of_the_weights():
     told = {spec.name: spec.ranks for spec in group_specs(plan_of(PLACEMENTS["hybrid"]))}
     assert "weights" not in told
     assert told["observations"] == told["actor"] == tuple(range(16))
-    assert told["scalars"] == (0, 4)
 
 
 @pytest.fixture
@@ -108,7 +112,7 @@ def test_every_rank_of_two_nodes_makes_its_groups(name, as_rank):
         )
         assert set(groups) == {spec.name for spec in specs if rank in spec.ranks}
         roles = plan.ranks[rank].roles
-        assert {"env", "rollout", "actor"} & set(groups) == set(roles)
+        assert {"rollout", "actor"} & set(groups) == set(roles) - {"env"}
         for spec in specs:
             if rank not in spec.ranks:
                 continue

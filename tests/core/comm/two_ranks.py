@@ -87,7 +87,10 @@ class Learner:
         self.optimizer.step()
 
     def state(self) -> TrainingState:
-        state = full_state(self.policy, self.optimizer, self.scheduler, sharded=self.sharded)
+        keep = torch.distributed.get_rank() == 0
+        state = full_state(
+            self.policy, self.optimizer, self.scheduler, sharded=self.sharded, keep=keep
+        )
         return copy.deepcopy(state)
 
     def load(self, state: TrainingState) -> None:
@@ -111,7 +114,7 @@ def rank_main(rank: int, directory: str) -> None:
     store = f"file://{directory}/store"
     torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=WORLD)
     try:
-        seen = observe(Collectives(CPU))
+        seen = observe(Collectives())
         seen["resumed"] = [resumed(a, b) for a in (False, True) for b in (False, True)]
         Path(directory, f"{rank}.json").write_text(json.dumps(seen))
     finally:

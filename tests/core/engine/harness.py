@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import os
 import sys
+import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -109,6 +111,7 @@ def run(
     rank: int = 0,
     world_size: int = 1,
     device: str = "cpu",
+    stop: Callable[[], bool] = lambda: False,
 ) -> tuple[str, Collected]:
     """Run a job on one rank; return how it ended and its events."""
     torch.set_num_threads(1)
@@ -123,12 +126,18 @@ def run(
         world_size=world_size,
         device=torch.device(device),
         emitter=emitter,
-        stop_requested=lambda: False,
+        stop_requested=stop,
+        fail=_exit_with,
     )
     try:
         return run_job(context), sink
     finally:
         emitter.close()
+
+
+def _exit_with(error: BaseException) -> None:
+    traceback.print_exception(error)
+    os._exit(1)
 
 
 def stop_in_phase(monkeypatch: pytest.MonkeyPatch, *phases: str) -> None:

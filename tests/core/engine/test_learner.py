@@ -50,14 +50,14 @@ def step(own: int, others: list[int], *, sharded: bool) -> dict[str, Metric]:
     )
     double.sharded = sharded
 
-    def loss_of(_flat: Any, micro_batch: Any, normaliser: float) -> LossOutput:
+    def loss_of(_flat: Any, micro_batch: Any, normaliser: float, _step: int) -> LossOutput:
         loss = parameter * len(micro_batch.rows) * (not micro_batch.padding) / normaliser
         return LossOutput(loss=loss, parts={"policy_loss": loss.detach()})
 
     double._loss_of = loss_of
     weights = (torch.arange(8) < own).float()
     flat: Any = SimpleNamespace(weights=weights, advantages=torch.ones(8))
-    return double._optimizer_step(flat, torch.arange(8), NORMALISER, check_ratio=False)
+    return double._optimizer_step(flat, torch.arange(8), NORMALISER, 0, check_ratio=False)
 
 
 @pytest.mark.parametrize("sharded", [False, True])

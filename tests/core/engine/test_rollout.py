@@ -14,7 +14,9 @@ SOLVED = {0: 3, 100: 2, 1: 1}
 
 def collect(config: CountingConfig, **options) -> RolloutBatch:
     policy = options.pop("policy", None) or CountingPolicy()
-    batch, _ = make_rollout(config, policy, **options).collect(5, version=5, first_episode=0)
+    batch, _ = make_rollout(config, policy, **options).collect(
+        5, version=lambda: 5, first_episode=0
+    )
     return batch
 
 
@@ -48,7 +50,7 @@ def test_the_value_after_a_time_limit_is_that_of_the_last_frame() -> None:
 def test_epochs_are_episodes_of_their_own() -> None:
     policy = CountingPolicy()
     rollout = make_rollout(CountingConfig(solved_at=SOLVED, rollout_epoch=2), policy)
-    batch, counters = rollout.collect(0, version=0, first_episode=0)
+    batch, counters = rollout.collect(0, version=lambda: 0, first_episode=0)
     assert batch.episode[:, 0].tolist() == [0, 0, 0, 1, 1, 1]
     assert batch.played[:, 0].tolist() == [True, True, False, True, False, False]
     assert batch.success.any(0).all()
@@ -89,14 +91,14 @@ def test_auto_reset_goes_on_where_the_last_rollout_stopped() -> None:
         auto_reset=True, solved_at={0: 3}, max_episode_steps=8, max_steps_per_rollout_epoch=6
     )
     rollout = make_rollout(config, CountingPolicy())
-    first, _ = rollout.collect(0, version=0, first_episode=0)
+    first, _ = rollout.collect(0, version=lambda: 0, first_episode=0)
     assert first.played.all()
     assert first.episode.tolist() == [[0] * 4, [0] * 4, [1, 1, 0, 0]]
     assert first.next_values is not None
     # Group 0 is two steps into episode 1, group 1 six into episode 0: both are cut by the window.
     assert first.next_values[2].tolist() == [2.5, 2.5, 6.5, 6.5]
     assert rollout.next_episode == 2
-    second, _ = rollout.collect(1, version=1, first_episode=rollout.next_episode)
+    second, _ = rollout.collect(1, version=lambda: 1, first_episode=rollout.next_episode)
     assert second.inputs["state"][0].tolist() == [[1, 2], [1, 2], [100, 6], [100, 6]]
     assert second.next_values is not None
     assert second.next_values[0].tolist() == [0.0, 0.0, 8.5, 8.5], "the frame before the reset"
@@ -105,8 +107,8 @@ def test_auto_reset_goes_on_where_the_last_rollout_stopped() -> None:
 
 def test_steps_explore_differently() -> None:
     rollout = make_rollout(CountingConfig(), CountingPolicy())
-    first, _ = rollout.collect(0, version=0, first_episode=0)
-    second, _ = rollout.collect(1, version=1, first_episode=0)
+    first, _ = rollout.collect(0, version=lambda: 0, first_episode=0)
+    second, _ = rollout.collect(1, version=lambda: 1, first_episode=0)
     assert len(first.actions[..., 0, 0].unique()) == first.actions[..., 0, 0].numel()
     assert not (first.actions == second.actions).any()
 
