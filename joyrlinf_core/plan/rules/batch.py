@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from math import lcm
 
 from joyrlinf_core.errors import Finding
-from joyrlinf_core.plan.batching import BatchShape, Number, nearest, nearest_pair, violations
+from joyrlinf_core.plan.batching import BatchShape, Number, nearest, nearest_pair
 from joyrlinf_core.plan.rules.changes import Change, told
 from joyrlinf_core.plan.rules.rule import CLUSTER, RuleContext, finding, rule
 
@@ -21,7 +20,7 @@ _KEYS: dict[Number, str] = {
     "gradient_accumulation_steps": "actor.gradient_accumulation_steps",
 }
 _ENVS = _KEYS["num_envs"]
-_READS = (
+READS = (
     *CLUSTER,
     "rollout.pipeline_stage_num",
     "algorithm.group_size",
@@ -35,9 +34,6 @@ _READS = (
     "actor.model.num_action_chunks",
 )
 """`BatchShape` needs them all."""
-_MICRO = "env.train.infer_micro_batch_size"
-_SEARCHED = 4096
-"""Sizes of a call on either side that are looked at."""
 
 
 def _fix(
@@ -81,7 +77,7 @@ def _as_change(numbers: Mapping[Number, int]) -> Change:
 
 @rule(
     "JR101",
-    reads=_READS,
+    reads=READS,
     passes={"cluster.component_placement": {"env,rollout,actor": "0-1"}},
     fails={"cluster.component_placement": {"env,rollout,actor": "0-2"}},
 )
@@ -104,7 +100,7 @@ def envs_divide_by_ranks(context: RuleContext) -> Iterator[Finding]:
 
 @rule(
     "JR102",
-    reads=_READS,
+    reads=READS,
     passes={"rollout.pipeline_stage_num": 2},
     fails={"rollout.pipeline_stage_num": 3},
 )
@@ -132,7 +128,7 @@ def envs_divide_by_stages(context: RuleContext) -> Iterator[Finding]:
 
 @rule(
     "JR103",
-    reads=_READS,
+    reads=READS,
     passes={"actor.micro_batch_size": 16, "actor.gradient_accumulation_steps": 4},
     fails={"actor.micro_batch_size": 24, "actor.gradient_accumulation_steps": 4},
 )
@@ -166,7 +162,7 @@ def samples_divide_by_batches(context: RuleContext) -> Iterator[Finding]:
 
 @rule(
     "JR104",
-    reads=_READS,
+    reads=READS,
     passes={"algorithm.group_size": 4},
     fails={"algorithm.group_size": 7},
 )
@@ -193,7 +189,7 @@ def groups_fit_stages(context: RuleContext) -> Iterator[Finding]:
 
 @rule(
     "JR105",
-    reads=_READS,
+    reads=READS,
     passes={"cluster.component_placement": {"env,rollout": "0", "actor": "0-1"}},
     fails={"cluster.component_placement": {"env,rollout": "0", "actor": "0-2"}},
 )
@@ -227,7 +223,7 @@ def groups_fit_actors(context: RuleContext) -> Iterator[Finding]:
 
 @rule(
     "JR106",
-    reads=_READS,
+    reads=READS,
     passes={"actor.model.num_action_chunks": 8},
     fails={"actor.model.num_action_chunks": 7},
 )
@@ -254,7 +250,7 @@ def epoch_divides_by_chunk(context: RuleContext) -> Iterator[Finding]:
 
 @rule(
     "JR107",
-    reads=_READS,
+    reads=READS,
     passes={"env.train.max_steps_per_rollout_epoch": 40, "env.train.auto_reset": True},
     fails={"env.train.max_steps_per_rollout_epoch": 40},
 )
@@ -281,7 +277,7 @@ def episode_fits_epoch(context: RuleContext) -> Iterator[Finding]:
 
 @rule(
     "JR108",
-    reads=_READS,
+    reads=READS,
     passes={"env.train.max_steps_per_rollout_epoch": 160, "env.train.auto_reset": True},
     fails={"env.train.max_steps_per_rollout_epoch": 160},
 )
@@ -308,41 +304,8 @@ def epoch_not_longer_than_episode(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule(
-    "JR109",
-    reads=(*CLUSTER, "rollout.pipeline_stage_num", "env.eval"),
-    passes={"env.eval.total_num_envs": 2, "rollout.pipeline_stage_num": 2},
-    fails={"env.eval.total_num_envs": 3, "rollout.pipeline_stage_num": 2},
-)
-def eval_envs_divide(context: RuleContext) -> Iterator[Finding]:
-    """Evaluation envs spread evenly over ranks and stages.
-
-    Every env rank and stage has the same number of evaluation envs, and where the policy runs on
-    other ranks, each of these answers the same number.
-
-    Example: 500 envs do not divide over 8 ranks; 496 and 504 do. `env.eval.num_episodes` may be any
-    number: a free env takes the next episode.
-    """
-    env, placement = context.config.env.eval, context.placement
-    if env is None or placement is None:
-        return
-    stages = context.config.rollout.pipeline_stage_num
-    ranks = lcm(len(placement.env_ranks), len(placement.rollout_ranks))
-    unit, envs = ranks * stages, env.total_num_envs
-    if envs % unit:
-        named = f"{len(placement.env_ranks)} env ranks"
-        if placement.rollout_ranks != placement.env_ranks:
-            named = f"{ranks}, for {named} and {len(placement.rollout_ranks)} rollout ranks,"
-        message = (
-            f"evaluation envs do not divide: {envs} % ({named} x {stages} stages) = {envs % unit}"
-        )
-        path, below = "env.eval.total_num_envs", envs // unit * unit
-        changes = [{path: value} for value in (below, below + unit) if value]
-        yield finding("JR109", (path,), message, context.fix("JR109", *changes))
-
-
-@rule(
     "JR110",
-    reads=_READS,
+    reads=READS,
     passes={"cluster.component_placement": {"env": "0", "rollout": "1-2", "actor": "0"}},
     fails={
         "cluster.component_placement": {"env": "0", "rollout": "1-3", "actor": "0"},
@@ -377,38 +340,3 @@ def rollout_rows_divide(context: RuleContext) -> Iterator[Finding]:
         )
     paths = tuple(_KEYS[number] for number in numbers)
     yield finding("JR110", paths, message, _fix(context, shape, "JR110", numbers))
-
-
-@rule(
-    "JR111",
-    reads=(*_READS, _MICRO),
-    passes={_MICRO: 20},
-    fails={_MICRO: 30},
-)
-def policy_calls_are_even(context: RuleContext) -> Iterator[Finding]:
-    """The envs of a stage make up whole inference micro-batches.
-
-    `env.train.infer_micro_batch_size` bounds the rows of one call; 0 takes all envs of a stage at
-    once. A last call with few rows costs almost as much as a full one, and a world model compiles
-    another shape for it.
-
-    Example: 32 envs in calls of 12 are 12 + 12 + 8; 8 and 16 give even calls. A warning.
-    """
-    shape, size = context.shape, context.config.env.train.infer_micro_batch_size
-    if shape is None or size == 0 or violations(shape) & {"JR101", "JR102", "JR110"}:
-        return
-    envs = shape.num_envs // (shape.rollout_ranks * shape.stages)
-    if envs == 0 or envs % size == 0:
-        return
-    if size > envs:
-        message = f"infer_micro_batch_size {size} has no effect: a call has {envs} envs at most"
-    else:
-        message = (
-            f"policy calls are uneven: {envs} envs per rank and stage % infer_micro_batch_size "
-            f"{size} = {envs % size}"
-        )
-    either_side = (range(size - 1, 0, -1)[:_SEARCHED], range(size + 1, envs + 1)[:_SEARCHED])
-    near = [next((v for v in values if envs % v == 0), None) for values in either_side]
-    better = [value for value in near if value] if size < envs else [0, envs]
-    changes = [{_MICRO: value} for value in better]
-    yield finding("JR111", (_MICRO,), message, context.fix("JR111", *changes), "warning")

@@ -303,7 +303,6 @@ def embodiment_fits_env(context: RuleContext) -> Iterator[Finding]:
 
 
 _OFT = {"model_type": "openvla_oft", "num_action_chunks": 8}
-_LIBERO = {"type": "libero", "total_num_envs": 80, "max_episode_steps": 80}
 
 
 @rule(
@@ -333,61 +332,3 @@ def values_fit_rewards(context: RuleContext) -> Iterator[Finding]:
         message = f"value_type {value} is not reward_type {reward}"
         fix = context.fix("JR411", {path: reward}, otherwise=f"{reward} values")
         yield finding("JR411", (path, "algorithm.reward_type"), message, fix)
-
-
-@rule(
-    "JR412",
-    reads=("actor.model.num_images_in_input", "env.train", "env.eval"),
-    passes={"actor.model": {**_OFT, "num_images_in_input": 2}, "env.train": _LIBERO},
-    fails={"actor.model": {**_OFT, "num_images_in_input": 3}, "env.train": _LIBERO},
-)
-def cameras_suffice(context: RuleContext) -> Iterator[Finding]:
-    """The simulator has as many cameras as the policy reads.
-
-    Example: `num_images_in_input: 2` with `type: libero` and `wrist_camera: true`; 1 with `type:
-    wan`, which has no wrist camera.
-    """
-    path = "actor.model.num_images_in_input"
-    wanted = int(getattr(context.config.actor.model, "num_images_in_input", 0))
-    for name, env in (("train", context.config.env.train), ("eval", context.config.env.eval)):
-        if env is not None and env.image_shape[0] < wanted:
-            has = env.image_shape[0]
-            message = f"the policy reads {wanted} cameras, env.{name} (`{env.type}`) has {has}"
-            changes: list[Change] = [{path: has}]
-            if hasattr(env, "wrist_camera"):
-                changes.append({f"env.{name}.wrist_camera": True})
-            fix = context.fix("JR412", *changes, otherwise=f"read {has}")
-            yield finding("JR412", (path, f"env.{name}.type"), message, fix)
-            return
-
-
-_PICTURE_TOKENS = 256
-"""Tokens of one picture of GR00T N1.5."""
-
-
-@rule(
-    "JR413",
-    reads=("actor.model.padding_value", "env.train"),
-    passes={"actor.model": _GR00T, "env.train": _LIBERO},
-    fails={"actor.model": {**_GR00T, "padding_value": 512}, "env.train": _LIBERO},
-)
-def pictures_fit_padding(context: RuleContext) -> Iterator[Finding]:
-    """Pictures and prompt fit GR00T's `padding_value`.
-
-    Each camera takes 256 tokens, and the prompt comes on top.
-
-    Example: 2 cameras x 256 = 512 tokens leave 58 of 570 for the prompt.
-    """
-    env, path = context.config.env.train, "actor.model.padding_value"
-    length = int(getattr(context.config.actor.model, "padding_value", 0))
-    cameras = env.image_shape[0]
-    used = cameras * _PICTURE_TOKENS
-    # A word is a token or more.
-    words = max(len(prompt.split()) for prompt in env.task_prompts)
-    if length and used + words > length:
-        message = (
-            f"{cameras} cameras x {_PICTURE_TOKENS} = {used} tokens, and a prompt of {words} words "
-            f"or more, exceed padding_value {length}"
-        )
-        fix = context.fix("JR413", {path: used + 58}, otherwise="a larger padding_value")
-        yield finding("JR413", (path, "env.train.type"), message, fix)
