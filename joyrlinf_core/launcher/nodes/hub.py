@@ -9,6 +9,7 @@ a launcher that goes away, or is silent for too long, is reported to the others.
 
 from __future__ import annotations
 
+import os
 import selectors
 import socket
 import threading
@@ -84,6 +85,7 @@ class Hub:
         self._reminded = time.monotonic()
         self._met = False
         self._over = False
+        self._refusal: tuple[str, str] | None = None
         self._guests: list[_Guest] = []
         self._nodes: dict[int, _Guest] = {}
         self._left: dict[int, Message] = {}
@@ -166,18 +168,22 @@ class Hub:
         other = self._nodes.setdefault(node, guest)
         if hello["protocol"] != PROTOCOL:
             message = f"node {node}, {guest.name}, has another version of joyrl than node 0"
-            self._end_meeting(message, "install the same version on every node")
+            self._fail(message, "install the same version on every node")
         elif nnodes != self._nnodes:
             message = (
                 f"nnodes is {nnodes} on node {node}, {guest.name}, and {self._nnodes} on node 0"
             )
-            self._end_meeting(message, "start the same command on every node")
+            self._fail(message, "start the same command on every node")
         elif other is not guest:
             message = f"node rank {node} came twice: from {other.name} and from {guest.name}"
-            self._end_meeting(message, "give each node its own --node-rank, counted from 0")
+            self._fail(message, "give each node its own --node-rank, counted from 0")
 
     def _wait_for_all(self) -> None:
-        if self._over:
+        if self._refusal is not None:
+            # The launcher of node 0 is about to connect, too, and has to hear it.
+            if any(guest.node == 0 and guest.process == os.getpid() for guest in self._guests):
+                self._refuse(list(self._guests), *self._refusal)
+                self._over = True
             return
         missing = [node for node in range(self._nnodes) if node not in self._nodes]
         now = time.monotonic()
@@ -186,7 +192,7 @@ class Hub:
             hosts = [self._nodes[node].host for node in range(self._nnodes)]
             self._tell_all({"kind": "welcome", "hosts": hosts})
         elif now > self._deadline:
-            self._end_meeting(self._not_come(missing), _START_THERE)
+            self._fail(self._not_come(missing), _START_THERE)
         elif now - self._reminded > REMIND_SECONDS:
             self._reminded = now
             self._tell_all({"kind": "waiting", "nodes": missing})
@@ -199,9 +205,9 @@ class Hub:
             f"there are {', '.join(there) or 'none'}"
         )
 
-    def _end_meeting(self, message: str, fix: str) -> None:
-        self._refuse(list(self._guests), message, fix)
-        self._over = True
+    def _fail(self, message: str, fix: str) -> None:
+        """End the meeting for all; the first reason counts."""
+        self._refusal = self._refusal or (message, fix)
 
     def _refuse(self, guests: list[_Guest], message: str, fix: str) -> None:
         code = int(ExitCode.ENVIRONMENT_NOT_READY)

@@ -188,13 +188,6 @@ def test_workers_do_not_outlive_their_parents(make_plan, fake_worker, victim):
     assert_no_process_left(run_dir, ranks=1)
 
 
-def test_several_nodes_are_refused_with_the_way_out(make_plan):
-    plan = make_plan(nodes=2)
-    run_dir = run_directory.create(plan)
-    with pytest.raises(UsageError, match="num_nodes is 2"):
-        supervise(plan, run_dir, Recorder())
-
-
 def test_a_run_that_still_goes_on_is_not_started_twice(make_plan):
     plan = make_plan()
     run_dir = run_directory.create(plan)

@@ -6,6 +6,7 @@ output.
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -79,4 +80,5 @@ def main():
 
 if __name__ == "__main__":
     SPEC = json.loads(Path(sys.argv[1]).read_text())
+    os.chdir(SPEC["cwd"])
     sys.exit(main())
