@@ -117,4 +117,8 @@ def _print_plan(loaded: LoadedConfig, *, as_json: bool) -> None:
         if len(commands) > 1:
             lines.append([(f"  node {node}:", "bold")])
         lines.append([(f"  {shell_line(command)}", "")])
+    if len(commands) > 1:
+        lines += heading("start, on every node")
+        nodes = f"--node-rank K --master-addr HOST, K in 0-{len(commands) - 1}, HOST that of node 0"
+        lines.append([(f"  the same `joyrl train` with {nodes}", "")])
     write_lines(lines, sys.stdout)

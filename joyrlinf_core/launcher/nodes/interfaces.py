@@ -162,7 +162,13 @@ def socket_variables(
         gloo = _usable(GLOO, named, same, found, route, local=local)[0].name
     else:
         gloo = _nearest(route, nccl).name
-    return {NCCL: wanted or route.name, GLOO: gloo}
+    return {NCCL: wanted or _for_nccl(route, found), GLOO: gloo}
+
+
+def _for_nccl(route: Interface, found: Sequence[Interface]) -> str:
+    """Return what makes NCCL take one interface alone: to NCCL `ens1` means `ens1f0`, too."""
+    alone = _selected(route.name, found) == [route]
+    return route.name if alone else f"={route.name}"
 
 
 def _selected(wanted: str, found: Sequence[Interface]) -> list[Interface]:

@@ -48,6 +48,12 @@ def test_gloo_gets_one_concrete_name_beside_that_of_nccl(environ, expected):
     assert chosen(environ) == expected
 
 
+def test_nccl_gets_an_exact_name_where_another_begins_alike():
+    other = Interface("eth01", (), up=True, loopback=False)
+    variables = socket_variables(ETH0, [*FOUND, other], {})
+    assert variables == {"NCCL_SOCKET_IFNAME": "=eth0", "GLOO_SOCKET_IFNAME": "eth0"}
+
+
 def test_nodes_on_one_machine_may_use_its_loopback():
     assert chosen({}, route=LO) == ("lo", "lo")
     assert chosen({"NCCL_SOCKET_IFNAME": "lo"}, route=LO) == ("lo", "lo")
