@@ -81,13 +81,8 @@ class Channel:
     def broadcast(self, tensors: Iterable[Tensor]) -> None:
         """Overwrite tensors with those of the sender; returns when they are there."""
         with torch.cuda.stream(self._stream) if self._stream else nullcontext():
-            works = [
-                dist.broadcast(tensor, self._source_rank, self._group, async_op=True)
-                for tensor in tensors
-            ]
-            for work in works:
-                if work is not None:
-                    work.wait()
+            for tensor in tensors:
+                dist.broadcast(tensor, self._source_rank, self._group)
         if self._stream:
             self._stream.synchronize()
 
