@@ -128,6 +128,7 @@ class AsyncActor:
             raise RunFailedError(f"an actor expected batch {step} and got {got}")
         self._context.emitter.phase("update", step)
         own = self._role.update(received.tensors, step)
+        received.release()
         self.step += 1
         last = self.step == runner.max_steps or self._out_of_time()
         if not last:

@@ -130,6 +130,7 @@ class SyncRunner:
         started = time.perf_counter()
         emitter, step = self._context.emitter, self._step
         tensors, own = self._collect(step)
+        received = None
         if self._exchange is not None:
             with self._timer("hand_over"):
                 received = self._exchange.exchange(tensors, step, oldest=step, newest=step)
@@ -138,6 +139,8 @@ class SyncRunner:
             assert tensors is not None, "every actor gets columns"
             emitter.phase("update", step)
             own = {**own, **self._actor.update(tensors, step)}
+        if received is not None:
+            received.release()
         metrics = reduce_metrics(own, self._collectives)
         self._step += 1
         self._send_weights()

@@ -30,7 +30,7 @@ def test_list_as_json(joyrl):
         "async",
     )
     assert not planned["runs"]
-    assert len(planned["missing"]) == 3
+    assert len(planned["missing"]) == 2
 
 
 def test_show_prints_the_file(joyrl):
