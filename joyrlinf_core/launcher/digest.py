@@ -61,6 +61,8 @@ def first_failure(
     silent: list[RankStatus],
     launcher_log: Path,
     torchrun_code: int | None = None,
+    *,
+    first_rank: int = 0,
 ) -> Digest:
     """Return the digest of a failed run.
 
@@ -73,8 +75,14 @@ def first_failure(
         silent: Those of them that had died silently at that moment.
         launcher_log: Output of torchrun.
         torchrun_code: Its exit code, minus the signal that ended it; None if that is not known.
+        first_rank: The lowest rank of this node, local rank 0 to torchrun.
     """
-    digest = _first_failure(run_dir, statuses, silent, launcher_log, torchrun_code)
+    if silent:
+        failed = _by_time(statuses)
+        number = _exit_codes(launcher_log).get(silent[0].rank - first_rank)
+        digest = _of_silent(run_dir, silent[0], failed, number)
+    else:
+        digest = _of_message(run_dir, _by_time(statuses), launcher_log, torchrun_code)
     whole = whole_checkpoints(run_dir.checkpoints)
     if not whole:
         return digest
@@ -83,16 +91,13 @@ def first_failure(
     )
 
 
-def _first_failure(
-    run_dir: RunDir,
-    statuses: list[RankStatus],
-    silent: list[RankStatus],
-    launcher_log: Path,
-    torchrun_code: int | None,
+def _by_time(statuses: list[RankStatus]) -> list[RankStatus]:
+    return sorted((s for s in statuses if s.state == "failed"), key=lambda s: s.time)
+
+
+def _of_message(
+    run_dir: RunDir, failed: list[RankStatus], launcher_log: Path, torchrun_code: int | None
 ) -> Digest:
-    failed = sorted((s for s in statuses if s.state == "failed"), key=lambda s: s.time)
-    if silent:
-        return _of_silent(run_dir, silent[0], failed, launcher_log)
     if failed:
         return _of_failed(run_dir, failed[0], failed[1:])
     headline, fix = "the workers ended before they could start", f"{launcher_log} tells why"
@@ -139,7 +144,7 @@ def _of_failed(run_dir: RunDir, first: RankStatus, others: list[RankStatus]) -> 
 
 
 def _of_silent(
-    run_dir: RunDir, first: RankStatus, failed: list[RankStatus], launcher_log: Path
+    run_dir: RunDir, first: RankStatus, failed: list[RankStatus], number: int | None
 ) -> Digest:
     log = _rank_log(run_dir, first.rank)
     if free_bytes(run_dir.root) < FULL_BYTES:
@@ -152,7 +157,6 @@ def _of_silent(
             also=tuple(_one_line(status) for status in failed),
             exit_code=int(ExitCode.RUN_FAILED),
         )
-    number = _exit_codes(launcher_log).get(first.rank)
     reason, fix = "its process is gone", "the last lines of its log may tell why"
     if number == -signal.SIGKILL:
         reason, fix = "it was killed (SIGKILL)", _OUT_OF_MEMORY

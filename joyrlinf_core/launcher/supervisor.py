@@ -295,7 +295,14 @@ class _Supervisor:
             if not messages:
                 return self._ending("halted")
         code = self._started.process.poll()
-        digest = first_failure(self._run_dir, statuses, silent, self._started.log, code)
+        digest = first_failure(
+            self._run_dir,
+            statuses,
+            silent,
+            self._started.log,
+            code,
+            first_rank=self._ranks.start,
+        )
         since = noticed if silent else min((s.time for s in messages), default=noticed)
         return replace(
             self._ending("failed"), digest=digest, silent=bool(silent), age=time.time() - since

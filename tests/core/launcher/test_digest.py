@@ -83,6 +83,14 @@ def test_silent_death_goes_before_messages(run_dir, code, expected):
     assert digest.also == ("rank 0: ValueError: connection closed",)
 
 
+def test_torchrun_counts_the_ranks_of_its_own_node(run_dir):
+    log = run_dir.logs / "launcher_node1.log"
+    log.write_text("E failed (exitcode: -9) local_rank: 1 (pid: 7) of binary: python\n")
+    silent = [RankStatus(9, DEAD, "running", 0.0)]
+    digest = first_failure(run_dir, silent, silent, log, first_rank=8)
+    assert digest.headline == "rank 9 died without a message: it was killed (SIGKILL)"
+
+
 def test_a_running_rank_has_not_died():
     assert died_silently([RankStatus(0, ALIVE, "running", 0.0)]) == []
 

@@ -74,7 +74,10 @@ def test_a_run_on_a_shared_disk_that_the_last_node_speaks_for(start):
 
 @pytest.mark.parametrize(
     ("behave", "headline"),
-    [("raise:1", "rank 1: ValueError: the fake job broke"), ("kill:1", "rank 1 died without a")],
+    [
+        ("raise:1", "rank 1: ValueError: the fake job broke"),
+        ("kill:1", "rank 1 died without a message: it was killed (SIGKILL)"),
+    ],
 )
 def test_a_failure_on_one_node_ends_both_with_the_same_words(start, behave, headline):
     pair = start(behave, disks=1)
