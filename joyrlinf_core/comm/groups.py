@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 import torch.distributed as dist
 
+from joyrlinf_core.plan.weight_sync import on_one_gpu, weights_over_nccl
+
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
@@ -33,7 +35,7 @@ class GroupSpec:
     on_device: bool
 
 
-def group_specs(plan: RunPlan) -> tuple[GroupSpec, ...]:
+def group_specs(plan: RunPlan, *, on_gpus: bool = True) -> tuple[GroupSpec, ...]:
     """Return the groups that a run needs, in the order in which every rank makes them.
 
     Beside the roles, each kind of traffic between different processes has a group of its own, so
@@ -42,11 +44,10 @@ def group_specs(plan: RunPlan) -> tuple[GroupSpec, ...]:
 
     Args:
         plan: The plan.
+        on_gpus: Whether policies run on GPUs.
     """
     place, config = plan.placement, plan.config
     env, rollout, actor = place.env_ranks, place.rollout_ranks, place.actor_ranks
-    # NCCL refuses a group in which two ranks share a GPU.
-    on_device = not config.launcher.mps
     specs = [
         GroupSpec("rollout", rollout, on_device=False),
         GroupSpec("actor", actor, on_device=True),
@@ -54,11 +55,14 @@ def group_specs(plan: RunPlan) -> tuple[GroupSpec, ...]:
     if env != rollout:
         specs.append(GroupSpec("observations", _union(env, rollout), on_device=False))
     if not all(shard.in_process for shard in plan.shards):
-        specs.append(GroupSpec("trajectories", _union(rollout, actor), on_device=on_device))
+        ranks = _union(rollout, actor)
+        # NCCL refuses a group in which two ranks share a GPU.
+        apart = on_one_gpu(place, {*ranks}, mps=config.launcher.mps) is None
+        specs.append(GroupSpec("trajectories", ranks, on_device=apart))
     if plan.traffic.weight_receivers:
         ranks = _union(actor[:1], plan.traffic.weight_receivers)
-        by_device = on_device and config.algorithm.weight_sync != "gloo"
-        specs.append(GroupSpec("weights", ranks, on_device=by_device))
+        over_nccl = weights_over_nccl(plan, on_gpus=on_gpus)
+        specs.append(GroupSpec("weights", ranks, on_device=over_nccl))
     if config.algorithm.pipeline_mode == "async":
         # Evaluations use `rollout` at the same time.
         specs.append(GroupSpec("reports", rollout, on_device=False))
@@ -67,7 +71,12 @@ def group_specs(plan: RunPlan) -> tuple[GroupSpec, ...]:
 
 
 def make_groups(
-    plan: RunPlan, *, device_backend: str, cpu_backend: str, timeout: timedelta
+    plan: RunPlan,
+    *,
+    device_backend: str,
+    cpu_backend: str,
+    timeout: timedelta,
+    on_gpus: bool = True,
 ) -> dict[GroupName, ProcessGroup]:
     """Make every group and return those that this rank is in; called on all ranks.
 
@@ -76,9 +85,10 @@ def make_groups(
         device_backend: Backend of groups that move tensors of the device and of the CPU.
         cpu_backend: Backend of the others.
         timeout: Of their collectives.
+        on_gpus: Whether policies run on GPUs.
     """
     own: dict[GroupName, ProcessGroup] = {}
-    for spec in group_specs(plan):
+    for spec in group_specs(plan, on_gpus=on_gpus):
         backend = device_backend if spec.on_device else cpu_backend
         group = dist.new_group(list(spec.ranks), backend=backend, timeout=timeout)
         # Ranks outside get a placeholder.

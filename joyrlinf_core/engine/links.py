@@ -41,6 +41,7 @@ class Links:
                 device_backend="cpu:gloo,cuda:nccl" if cuda else "gloo",
                 cpu_backend="gloo",
                 timeout=GROUP_TIMEOUT,
+                on_gpus=cuda,
             )
         self.world = Collectives(main=place.metrics_rank)
         self.rollout = Collectives(self._groups.get("rollout"))
