@@ -183,7 +183,9 @@ def _link_text(link: Link) -> str:
 
 def _rate(bytes_per_second: float) -> str:
     rate = bytes_per_second / 1e9
-    return f"{rate:.3g}" if rate >= 0.01 else "<0.01"
+    if rate < 0.01:
+        return "<0.01"
+    return f"{rate:.2f}" if rate < 9.995 else f"{rate:.1f}" if rate < 99.95 else f"{rate:.0f}"
 
 
 def _seconds_text(seconds: float) -> str:

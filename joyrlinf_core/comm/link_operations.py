@@ -53,7 +53,8 @@ class Channel:
 
     def pattern(self, count: int, offset: int) -> Tensor:
         """Return [count] float32 numbers that tell their place and the offset."""
-        return (torch.arange(count, device=self.device) % PERIOD + offset).float()
+        places = torch.arange(count, dtype=torch.int32, device=self.device)
+        return places.remainder_(PERIOD).add_(offset).float()
 
 
 class LinkOperation(ABC):

@@ -14,7 +14,7 @@ _SIZE = re.compile(r"\s*(\d{1,12})\s*([KMG]?)(?:I?B)?\s*\Z", re.IGNORECASE)
 CPU_SIZES = (2**10, 2**14, 2**18, 2**22, 2**26)
 GPU_SIZES = (*CPU_SIZES, 2**30)
 
-MIN_SIZE, MAX_SIZE = 4, 2**36
+MIN_SIZE, MAX_SIZE = 4, 2**32
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def parse_sizes(text: str) -> tuple[int, ...]:
         size = int(match[1]) * _UNITS[match[2].upper()] if match else 0
         if not MIN_SIZE <= size <= MAX_SIZE:
             raise UsageError(
-                f"--sizes: '{part.strip()}' is no size between 4 bytes and 64 GiB",
+                f"--sizes: '{part.strip()}' is no size between 4 bytes and 4 GiB",
                 fix="as in --sizes 1K,64K,1M,64M",
             )
         sizes.add(size)

@@ -62,6 +62,10 @@ class Watch:
         self._seen: dict[int, Phase] = {}
         self._last_progress = clock()
 
+    def restart(self) -> None:
+        """Count the time from now on."""
+        self._last_progress = self._clock()
+
     def on_record(self, record: Record) -> None:
         """Take a heartbeat."""
         event = record.event
@@ -89,8 +93,9 @@ class Watch:
             raise stalled(self._seen, self._world, self._read_steps(), limit)
 
     def last_seen(self, rank: int) -> str:
-        """Return in words where a rank was, for a rank that died."""
-        return _last_seen(self._seen.get(rank))
+        """Return in words where a rank was, for a rank that died; empty before the first step."""
+        phase = self._seen.get(rank)
+        return "" if phase is None or phase.step == 0 else _last_seen(phase)
 
 
 def stalled(
@@ -139,9 +144,7 @@ def _ended(phase: Phase) -> bool:
     return phase.total > 0 and phase.done >= phase.total
 
 
-def _last_seen(phase: Phase | None) -> str:
-    if phase is None:
-        return "before its start"
+def _last_seen(phase: Phase) -> str:
     if phase.step == 0:
         return "at its start"
     return f"{'after' if _ended(phase) else 'in'} {phase.phase}"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from joyrlinf_core.diagnostics.links.facts import BACKEND_VARIABLES, RankFacts, links_of
 from joyrlinf_core.diagnostics.links.hardware import NodeHardware, read_hardware
 from joyrlinf_core.diagnostics.links.journal import Journal, Row
+from joyrlinf_core.diagnostics.links.relay import Relay
 from joyrlinf_core.diagnostics.links.request import Request
 from joyrlinf_core.diagnostics.links.steps import (
     FIRST_STEP,
@@ -65,11 +66,13 @@ class LinkTest:
         # One rank of each machine writes what its launcher reads.
         writes = context.plan.ranks[context.rank].local_rank == 0
         self._journal = Journal(context.run_dir) if writes else None
+        self._relay = Relay(context) if context.plan.placement.num_nodes > 1 else None
         self._groups: tuple[LinkGroup, ...] = ()
         self._handles: list[ProcessGroup | None] = []
 
     def run(self) -> str:
         """Test everything; return `completed`, also where numbers were wrong."""
+        self._say(Phase("start", 0))
         facts, hardware = self._exchange_facts()
         self._make_groups()
         sizes = self._request.sizes_on(gpu=self._gpu)
@@ -81,8 +84,7 @@ class LinkTest:
             row = self._measure(step)
             if self._journal is not None:
                 self._journal.add(row)
-        end = Phase(THE_END, len(steps) + FIRST_STEP, PARTS, PARTS)
-        self._context.emitter.emit(end)
+        self._say(Phase(THE_END, len(steps) + FIRST_STEP, PARTS, PARTS))
         return "completed"
 
     def _exchange_facts(self) -> tuple[list[RankFacts], dict[int, NodeHardware]]:
@@ -200,8 +202,13 @@ class LinkTest:
         return min(map(max, zip(*self._world.gather_json(windows), strict=True)))
 
     def _tell(self, step: LinkStep, part: int) -> None:
+        self._say(Phase(step.text, step.index, part, PARTS))
+
+    def _say(self, phase: Phase) -> None:
         """Say how far this rank is; every time, since the launcher compares the ranks."""
-        self._context.emitter.emit(Phase(step.text, step.index, part, PARTS))
+        self._context.emitter.emit(phase)
+        if self._relay is not None:
+            self._relay.tell(phase)
 
     def _operation(self, step: LinkStep) -> LinkOperation | None:
         """Return what this rank does in a step; None if it takes no part."""

@@ -1,6 +1,10 @@
 """Real runs on Gloo; the parts are tested in `links/`."""
 
+import json
 import os
+import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -10,6 +14,7 @@ from joyrlinf_core.config.loader import load_config
 from joyrlinf_core.diagnostics import nccl_test as module
 from joyrlinf_core.diagnostics.links.request import Request
 from joyrlinf_core.diagnostics.nccl_test import config_plan, default_ranks, nccl_test, world_plan
+from joyrlinf_core.errors import EnvironmentNotReadyError
 from joyrlinf_core.plan.run_plan import RunPlan
 
 HERE = Path(__file__).parent
@@ -24,6 +29,10 @@ cluster:
     env,rollout: 0-1
     actor: 2-3
 """
+
+
+def ignore(_text):
+    """Stands for a display."""
 
 
 @pytest.fixture
@@ -43,7 +52,7 @@ def faulty(monkeypatch, directory):
         monkeypatch.setenv("FAULT", fault)
         request = Request(sizes=(1024, 65536), timeout=timeout)
         plan = world_plan(3, request, "cpu")
-        return nccl_test(plan, request, on_step=lambda _text: None, worker=FAULTY)
+        return nccl_test(plan, request, on_step=ignore, say=ignore, worker=FAULTY)
 
     return run
 
@@ -54,7 +63,7 @@ def test_groups_of_an_async_config_are_tested(tmp_path, directory):
     request = Request(sizes=(1024,), plan_groups=True)
     seen = []
     plan = config_plan(load_config(config).config, request)
-    report = nccl_test(plan, request, on_step=seen.append)
+    report = nccl_test(plan, request, on_step=seen.append, say=ignore)
     assert (report.exit_code, report.failure, report.steps_left) == (0, None, 0)
     groups = {result.group.name: result.group for result in report.groups}
     assert groups["world"].ranks == (0, 1, 2, 3)
@@ -115,12 +124,31 @@ def test_wrong_numbers_fail_the_test_at_its_end(faulty, directory):
     assert not list(directory.glob("nccl-test-*"))
 
 
+@pytest.mark.slow
+def test_a_rank_of_another_node_is_named_on_both(monkeypatch, tmp_path):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("FAULT", "sleep:1:all_reduce")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = [sys.executable, str(HERE / "links" / "node.py")]
+    nodes = [
+        subprocess.Popen([*command, str(node), str(port), "5"], stdout=subprocess.PIPE, text=True)
+        for node in range(2)
+    ]
+    for node in nodes:
+        out, _ = node.communicate(timeout=200)
+        message, _ = json.loads(out)
+        assert node.returncode == 5
+        assert "rank 1 did not reach all_reduce 1 KiB of world (gloo)" in message
+
+
 def test_one_rank_has_nothing_to_test():
     request = Request(plan_groups=True)
     config = load_config("quickstart", ["cluster.component_placement={'env,rollout,actor': 0}"])
     plan = config_plan(config.config, request)
     assert plan.placement.world_size == 1
-    report = nccl_test(plan, request, on_step=lambda _text: None)
+    report = nccl_test(plan, request, on_step=ignore, say=ignore)
     assert (report.exit_code, report.groups) == (0, ())
 
 
@@ -150,3 +178,10 @@ def test_default_is_a_rank_per_visible_gpu(monkeypatch):
     assert default_ranks("cuda") == 3
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert default_ranks(None) == 2
+
+
+def test_an_interface_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "bogus0")
+    request = Request()
+    with pytest.raises(EnvironmentNotReadyError, match="GLOO_SOCKET_IFNAME is 'bogus0'"):
+        nccl_test(world_plan(2, request, "cpu"), request, on_step=ignore, say=ignore)

@@ -85,6 +85,7 @@ def test_the_time_out_counts_from_the_last_progress_of_any_rank(watch, clock):
 
 def test_start_and_end_may_take_longer(watch, clock):
     watch.on_record(Record(0.0, 0, Phase("start", 0)))
+    assert watch.last_seen(0) == watch.last_seen(1) == ""
     clock[0] = START_SECONDS - 1
     watch.on_tick()
     for rank in range(4):
