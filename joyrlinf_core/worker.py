@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from joyrlinf_core.errors import EnvironmentNotReadyError, ExitCode, JoyrlError, RunFailedError
 from joyrlinf_core.observability import disk, worker_variables
+from joyrlinf_core.observability.activity import waiting
 from joyrlinf_core.observability.liveness import ProcessId
 from joyrlinf_core.observability.rank_status import Failure, RankStatus
 from joyrlinf_core.observability.run_dir import RunDir
@@ -101,6 +102,7 @@ def _run(
     reporter: _Reporter,
 ) -> str:
     from joyrlinf_core.engine.context import JobContext
+    from joyrlinf_core.observability.heartbeat import Heartbeat
     from joyrlinf_core.plan.run_plan import RunPlan
 
     plan_file = Path(os.environ.get(worker_variables.PLAN) or run_dir.plan)
@@ -113,20 +115,25 @@ def _run(
     job = load_job()
     device = _set_device(plan, place)
     emitter = _open_emitter(run_dir, plan, place.rank)
-    emitter.phase("start", 0)
-    _join_group(place, device)
     try:
-        context = JobContext(
-            plan=plan,
-            run_dir=run_dir,
-            rank=place.rank,
-            world_size=place.world_size,
-            device=device,
-            emitter=emitter,
-            stop_requested=stop.is_set,
-            fail=reporter.exit_with,
-        )
-        state = job(context)
+        with Heartbeat(emitter, reporter.exit_with):
+            emitter.phase("start", 0)
+            _join_group(place, device)
+            context = JobContext(
+                plan=plan,
+                run_dir=run_dir,
+                rank=place.rank,
+                world_size=place.world_size,
+                device=device,
+                emitter=emitter,
+                stop_requested=stop.is_set,
+                fail=reporter.exit_with,
+            )
+            state = job(context)
+    except BaseException as error:
+        # Before sinks are closed, which may wait for a network: the earliest failure counts.
+        reporter.failed(error)
+        raise
     finally:
         emitter.close()
     _leave_group(place)
@@ -160,13 +167,14 @@ def _join_group(place: Place, device: torch.device) -> None:
     store = None
     if path := os.environ.get(worker_variables.STORE):
         store = dist.FileStore(path, place.world_size)  # pyright: ignore[reportPrivateImportUsage]
-    dist.init_process_group(
-        "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl",
-        store=store,
-        rank=place.rank,
-        world_size=place.world_size,
-        timeout=COLLECTIVE_TIMEOUT,
-    )
+    with waiting("the other ranks to start"):
+        dist.init_process_group(
+            "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl",
+            store=store,
+            rank=place.rank,
+            world_size=place.world_size,
+            timeout=COLLECTIVE_TIMEOUT,
+        )
 
 
 def _leave_group(place: Place) -> None:

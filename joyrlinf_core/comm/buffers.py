@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
+from joyrlinf_core.observability.activity import waiting
+
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.distributed import ProcessGroup
@@ -84,6 +86,7 @@ class Link:
         # NCCL needs a collective of all ranks before some of them exchange messages.
         dist.all_reduce(torch.zeros(1, device=device or "cpu"), group=group)
 
+    @waiting("a batch")
     def small(
         self, send: Tensor, send_counts: Sequence[int], recv: Tensor, recv_counts: Sequence[int]
     ) -> None:
@@ -93,6 +96,7 @@ class Link:
         """
         self._exchange(send, send_counts, recv, recv_counts, self._group)
 
+    @waiting("a batch")
     def large(
         self,
         send: Tensor,

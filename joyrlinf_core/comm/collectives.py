@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
+from joyrlinf_core.observability.activity import waiting
+
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.distributed import ProcessGroup
@@ -50,6 +52,7 @@ class Collectives:
         """Wait for every rank."""
         self.any(flag=False)
 
+    @waiting("other ranks")
     def any(self, *, flag: bool) -> bool:
         """Return whether the flag is True on any rank; the same answer on all."""
         if self.world_size == 1:
@@ -58,6 +61,7 @@ class Collectives:
         dist.all_reduce(value, op=dist.ReduceOp.MAX, group=self.group)
         return bool(value.item())
 
+    @waiting("other ranks")
     def max(self, value: float) -> float:
         """Return the maximum of a number over ranks."""
         if self.world_size == 1:
@@ -66,6 +70,7 @@ class Collectives:
         dist.all_reduce(tensor, op=dist.ReduceOp.MAX, group=self.group)
         return float(tensor.item())
 
+    @waiting("other ranks")
     def sum(self, values: Sequence[float]) -> list[float]:
         """Return the sums of numbers over ranks, in float64."""
         if self.world_size == 1:
@@ -74,6 +79,7 @@ class Collectives:
         dist.all_reduce(tensor, group=self.group)
         return tensor.tolist()
 
+    @waiting("other ranks")
     def gather_json(self, value: Any) -> list[Any]:
         """Return every rank's JSON-able value, in rank order, on every rank."""
         if self.world_size == 1:
@@ -91,12 +97,14 @@ class Collectives:
             for part, size in zip(parts, sizes, strict=True)
         ]
 
+    @waiting("other ranks")
     def broadcast_tensors(self, tensors: Iterable[Tensor], source: int = 0) -> None:
         """Overwrite tensors in place with those of `source`."""
         if self.world_size > 1:
             for tensor in tensors:
                 dist.broadcast(tensor.data, group=self.group, group_src=source)
 
+    @waiting("gradients of other ranks")
     def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
         """Add up gradients over ranks in place; a missing gradient counts as zero.
 

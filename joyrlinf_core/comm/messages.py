@@ -27,6 +27,7 @@ import torch
 import torch.distributed as dist
 
 from joyrlinf_core.errors import RunFailedError
+from joyrlinf_core.observability.activity import waiting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -270,10 +271,11 @@ class Line:
 
     def _wait(self, work: Work, timeout: timedelta | None) -> None:
         try:
-            if timeout is None:
-                work.wait()
-            else:
-                work.wait(timeout)
+            with waiting(f"rank {self.peer} ({self._role})"):
+                if timeout is None:
+                    work.wait()
+                else:
+                    work.wait(timeout)
         except RuntimeError as error:
             raise self._lost(error) from error
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
+from joyrlinf_core.observability.activity import waiting
+
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
@@ -26,12 +28,14 @@ class ScalarChannel:
         self._source = source
         self._destination = destination
 
+    @waiting("other ranks")
     def send(self, value: Any) -> None:
         """Send a JSON-able value."""
         data = bytearray(json.dumps(value).encode())
         dist.send(torch.tensor([len(data)]), dst=self._destination, group=self._group)
         dist.send(torch.frombuffer(data, dtype=torch.uint8), self._destination, self._group)
 
+    @waiting("other ranks")
     def receive(self) -> Any:
         """Wait for the next value."""
         size = torch.zeros(1, dtype=torch.int64)

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from joyrlinf_core.errors import RunFailedError
+from joyrlinf_core.observability.activity import waiting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -78,6 +79,7 @@ class Channel:
         largest = max((bucket.nbytes for bucket in layout.parameters), default=0)
         return torch.empty(largest, dtype=torch.uint8, device=device)
 
+    @waiting("weights")
     def broadcast(self, tensors: Iterable[Tensor]) -> None:
         """Overwrite tensors with those of the sender; returns when they are there."""
         with torch.cuda.stream(self._stream) if self._stream else nullcontext():

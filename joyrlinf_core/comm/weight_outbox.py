@@ -11,6 +11,7 @@ from joyrlinf_core.comm.weight_channel import Channel, WeightHeader
 from joyrlinf_core.comm.weight_layout import Layout, agree
 from joyrlinf_core.comm.weight_versions import Slot
 from joyrlinf_core.errors import RunFailedError
+from joyrlinf_core.observability.activity import waiting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,7 +51,7 @@ class Outbox:
 
     def wait_until_empty(self) -> None:
         """Wait until the version before is sent."""
-        with self._condition:
+        with self._condition, waiting("the weights to be sent"):
             self._condition.wait_for(lambda: not self._staged or self._failure is not None)
             if self._failure is not None:
                 raise RunFailedError(

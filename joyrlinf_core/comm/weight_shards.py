@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Shard
 
 from joyrlinf_core.comm.weight_layout import Bucket, Spec, in_buckets, one_bucket
+from joyrlinf_core.observability.activity import waiting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -66,7 +67,8 @@ class ShardGather:
             local = parameter.to_local()
             view[: len(local)].copy_(local)
         if numbers:
-            dist.gather(own, parts or None, dst=self._source_rank, group=self._group)
+            with waiting("other ranks"):
+                dist.gather(own, parts or None, dst=self._source_rank, group=self._group)
         if flat is None:
             return
         whole = dict(zip(bucket.numbers, bucket.views(flat), strict=True))
@@ -91,7 +93,8 @@ class ShardGather:
     def _in_types_of_source(self, specs: Sequence[Spec]) -> list[Spec]:
         """Return the tensors with the types that the source has agreed on with its receivers."""
         codes = torch.tensor([_DTYPES.index(spec.dtype) for spec in specs], device=self._device)
-        dist.broadcast(codes, self._source_rank, self._group)
+        with waiting("other ranks"):
+            dist.broadcast(codes, self._source_rank, self._group)
         return [
             Spec(spec.name, spec.shape, _DTYPES[code])
             for spec, code in zip(specs, codes.tolist(), strict=True)

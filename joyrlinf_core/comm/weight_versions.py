@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from joyrlinf_core.errors import RunFailedError
+from joyrlinf_core.observability.activity import waiting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -130,7 +131,8 @@ class Versions:
             RunFailedError: It did not come in time, or receiving failed.
         """
         with self._condition:
-            self._condition.wait_for(lambda: self._available >= version or self._ended, timeout)
+            with waiting("weights"):
+                self._condition.wait_for(lambda: self._available >= version or self._ended, timeout)
             self._raise_failure()
             if self._available >= version or self._stopped:
                 return self._available >= version

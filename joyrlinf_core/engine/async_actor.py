@@ -21,6 +21,7 @@ from joyrlinf_core.engine.metrics import reduce_metrics
 from joyrlinf_core.engine.policies import load_policy
 from joyrlinf_core.engine.threads import ServiceThread
 from joyrlinf_core.errors import RunFailedError
+from joyrlinf_core.observability.activity import waiting
 from joyrlinf_core.observability.events import EvalResult, Finished, RunStarted, Step
 from joyrlinf_core.observability.timers import PhaseTimer
 from joyrlinf_core.profiler.ranges import annotate
@@ -84,12 +85,14 @@ class AsyncActor:
         self._publish("start" if runner.eval_at_start and self.step == 0 else None)
         with self._profiler:
             status = self._train()
-        while self._inbox.get() is not None:
-            continue  # batches that were on their way when the end was decided
+        with waiting("the end of the rollout"):
+            while self._inbox.get() is not None:
+                continue  # batches that were on their way when the end was decided
         if self.step and self._saved_step != self.step:
             self._save()
-        for thread in threads:
-            thread.join()
+        with waiting("the end of the rollout"):
+            for thread in threads:
+                thread.join()
         evaluated = self._collectives.any(flag=self._evaluated_end)
         if status == "completed" and runner.eval_at_end and not evaluated:
             # Everything is saved; a resumed run makes up for the evaluation.
@@ -121,7 +124,7 @@ class AsyncActor:
         started = time.perf_counter()
         runner, step = self._config.runner, self.step
         self._context.emitter.phase("wait_for_batch", step)
-        with self._timer("wait_for_batch"):
+        with self._timer("wait_for_batch"), waiting("a batch"):
             received = self._inbox.get()
         if received is None or received.index != step:
             got = "the end" if received is None else f"batch {received.index}"
@@ -141,7 +144,7 @@ class AsyncActor:
         """Emit a finished step with what the rollout ranks told about its batch."""
         told: Metrics = {}
         if self._collectives.is_main:
-            with self._timer("wait_for_report"):
+            with self._timer("wait_for_report"), waiting("the report of a batch"):
                 report = self._reports.get()
             self.next_episode = int(report["next_episode"])
             told = decode(report["metrics"])

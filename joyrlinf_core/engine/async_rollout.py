@@ -22,6 +22,7 @@ from joyrlinf_core.engine.policies import load_policy
 from joyrlinf_core.engine.rollout_role import RolloutRole
 from joyrlinf_core.engine.stopping import JobStopped
 from joyrlinf_core.engine.threads import ServiceThread
+from joyrlinf_core.observability.activity import waiting
 from joyrlinf_core.observability.timers import PhaseTimer
 from joyrlinf_core.profiler.ranges import annotate
 from joyrlinf_core.profiler.schedule import StepProfiler
@@ -115,8 +116,9 @@ class AsyncRollout:
             except JobStopped:
                 self._end_alike()
             self._outbox.put(None)
-            send.join()
-            weights.join()
+            with waiting("the actors to take the last batch"):
+                send.join()
+                weights.join()
 
     def _play(self, index: int) -> None:
         began = time.perf_counter()

@@ -15,6 +15,7 @@ from joyrlinf_core.engine import env_messages as wire
 from joyrlinf_core.engine.env_messages import Kind, Layouts, Trouble
 from joyrlinf_core.engine.env_parts import evaluation_parts, part_configs, training_parts
 from joyrlinf_core.engine.threads import ServiceThread
+from joyrlinf_core.observability.activity import waiting, working
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,8 +61,9 @@ class EnvService:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         # With an error the process ends; clients need not close, and Gloo can't wake its waiters.
         if kind is None:
-            for thread in self._threads:
-                thread.join()
+            with waiting("the end of the rollout"):
+                for thread in self._threads:
+                    thread.join()
 
     def _add(self, parts: Sequence[Part], config: EnvConfig) -> None:
         """Make a thread for each part that others infer for."""
@@ -88,7 +90,8 @@ class EnvService:
     def _converse(self, how: PartConfig, line: Line) -> None:
         """Answer requests until the client closes, or one can't be answered."""
         layouts = Layouts.of(how.config)
-        env = how.build()
+        with working("the start of simulators"):
+            env = how.build()
         try:
             while True:
                 header, payload = line.receive()
@@ -97,7 +100,8 @@ class EnvService:
                 try:
                     if self._error is not None:
                         raise self._error
-                    answer = _answer(env, layouts, header, payload)
+                    with working(f"simulators for rank {line.peer}"):
+                        answer = _answer(env, layouts, header, payload)
                 except Exception as error:
                     # A client that is gone need not know.
                     with suppress(PeerLostError):

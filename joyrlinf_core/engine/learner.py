@@ -21,6 +21,7 @@ from joyrlinf_core.batch.metrics import Metric, merge
 from joyrlinf_core.comm.sharding import full_state, load_full_state, shard
 from joyrlinf_core.engine.optim import build_learning_rate, build_optimizer, clip_gradients
 from joyrlinf_core.errors import NonFiniteError, RunFailedError
+from joyrlinf_core.observability import activity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -155,6 +156,7 @@ class Learner:
         rows = torch.arange(flat.num_rows)
         logprobs = flat.prev_logprobs.clone()
         for micro_batch in self._micro_batches(self._objective.active_rows(flat, rows), rows):
+            activity.moved()
             part = flat.rows(micro_batch.rows).to(self._device)
             scores = self._policy.evaluate_actions(part.inputs, part.replay)
             reduced = reduce_logprobs(scores.logprobs, self._algorithm.logprob_type)
@@ -182,11 +184,12 @@ class Learner:
             return {"steps_skipped": Metric(1.0, 1.0, "sum")}
         self._optimizer.zero_grad(set_to_none=True)
         parts: list[Mapping[str, Metric]] = []
-        with self._timer("update/forward_backward"):
-            micro_batches = self._micro_batches(active, rows)
-            computed = sum(not micro_batch.padding for micro_batch in micro_batches)
-            share = 1 / (active_ranks * max(1, computed))
-            for micro_batch in micro_batches:
+        micro_batches = self._micro_batches(active, rows)
+        computed = sum(not micro_batch.padding for micro_batch in micro_batches)
+        share = 1 / (active_ranks * max(1, computed))
+        for micro_batch in micro_batches:
+            # One block each: its begin and end are signs of life.
+            with self._timer("update/forward_backward"):
                 output = self._loss_of(flat, micro_batch, normaliser, step)
                 (output.loss * self._gradient_scale).backward()
                 if not micro_batch.padding:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from joyrlinf_core.errors import RunFailedError
-from joyrlinf_core.observability import disk
+from joyrlinf_core.observability import activity, disk
 from joyrlinf_core.observability.atomic import plain
 from joyrlinf_core.observability.events import Event, Phase, Record, Warned
 from joyrlinf_core.observability.run_dir import RunDir
@@ -66,6 +66,9 @@ class Emitter:
         self._lock = threading.RLock()
         self._last_phase: tuple[str, int, int] | None = None
         self._last_phase_time = 0.0
+        self._left_out: Phase | None = None
+        self.written_at = clock()
+        """When the last event was written, seconds since the epoch."""
         try:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
             self._end_torn_line()
@@ -81,6 +84,7 @@ class Emitter:
         with self._lock:
             record = Record(self._clock(), self._rank, event)
             self._append(record)
+            self.written_at = record.time
             for sink in tuple(self._sinks):
                 self._hand_over(sink, record)
 
@@ -90,13 +94,22 @@ class Emitter:
         Written when the phase or step changes, when it is done, and else at most twice a second.
         """
         now = self._clock()
+        activity.moved()
         with self._lock:
             last = self._last_phase
             entered = last is None or last[:2] != (name, step)
             ended = total > 0 and done >= total and last != (name, step, done)
+            self._left_out = Phase(name, step, done, total)
             if entered or ended or now - self._last_phase_time >= HEARTBEAT_SECONDS:
                 self._last_phase, self._last_phase_time = (name, step, done), now
-                self.emit(Phase(name, step, done, total))
+                self.catch_up()
+
+    def catch_up(self) -> None:
+        """Write the latest call of `phase` if it was left out."""
+        with self._lock:
+            if self._left_out is not None:
+                phase, self._left_out = self._left_out, None
+                self.emit(phase)
 
     def close(self) -> None:
         """Close the file and every sink."""

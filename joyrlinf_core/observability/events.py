@@ -58,6 +58,23 @@ class Phase(Event):
 
 
 @dataclass(frozen=True)
+class Alive(Event):
+    """Heartbeat: a rank gets on inside its phase, or has come to where it is now. All ranks.
+
+    After it has said where it is, a rank writes nothing more until it gets on. So of ranks that are
+    silent, this says which of them wait for others.
+    """
+
+    kind: ClassVar[str] = "alive"
+    doing: str
+    """What the rank works at, as in the timings of a step; may be empty."""
+    waits_for: str
+    """What it waits for from other ranks; empty if it works."""
+    idle: float
+    """Seconds since it last got on."""
+
+
+@dataclass(frozen=True)
 class Step(Event):
     """One finished training step (train) or log interval (sft).
 
@@ -172,5 +189,14 @@ def _fits(value: Any, annotation: str) -> bool:
 
 _CLASSES: dict[str, type[Event]] = {
     event_class.kind: event_class
-    for event_class in (RunStarted, Phase, Step, EvalResult, CheckpointSaved, Warned, Finished)
+    for event_class in (
+        RunStarted,
+        Phase,
+        Alive,
+        Step,
+        EvalResult,
+        CheckpointSaved,
+        Warned,
+        Finished,
+    )
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 from joyrlinf_core.observability import metric_names as names
 from joyrlinf_core.observability.atomic import write_json
-from joyrlinf_core.observability.events import Phase, Record, RunStarted, Step
+from joyrlinf_core.observability.events import Alive, Phase, Record, RunStarted, Step
 from joyrlinf_core.observability.reader import History, read_history
 from joyrlinf_core.observability.run_dir import RunDir
 from joyrlinf_core.observability.timers import phases
@@ -78,7 +78,7 @@ class PerfSummary:
         self._measure_startup(record)
         if isinstance(event, Step):
             self._count(event)
-        if not isinstance(event, Phase):
+        if not isinstance(event, Phase | Alive):
             write_json(self._run_dir.perf_summary, self.document())
 
     def close(self) -> None:

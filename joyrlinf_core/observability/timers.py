@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+from joyrlinf_core.observability import activity
+
 
 class PhaseTimer:
     """Accumulates wall seconds by name until `pop`.
@@ -31,7 +33,7 @@ class PhaseTimer:
         """Add the time of the block to `name`, also when the block raises."""
         started = time.perf_counter()
         try:
-            with self._annotate(name):
+            with activity.block(name), self._annotate(name):
                 yield
         finally:
             self.add(name, time.perf_counter() - started)

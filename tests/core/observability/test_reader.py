@@ -5,6 +5,7 @@ import pytest
 
 from joyrlinf_core.observability.atomic import plain
 from joyrlinf_core.observability.events import (
+    Alive,
     CheckpointSaved,
     EvalResult,
     Finished,
@@ -24,6 +25,7 @@ EVENTS = [
     CheckpointSaved(3, "path", 0.1),
     Warned("code", "message", "fix"),
     Finished("completed", 3, 9.0),
+    Alive("rollout/env_wait", "", 1.5),
 ]
 
 
