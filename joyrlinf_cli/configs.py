@@ -58,11 +58,12 @@ def resolve(
     *,
     job: Job | None = None,
     as_json: bool = False,
+    document_tells: bool = False,
 ) -> LoadedConfig:
     """Load the config that the user named; `config` of the result is never None.
 
-    Writes every finding to standard error and ends the command with exit code 3 if one of them is
-    an error.
+    Writes every finding to standard error, or once into a JSON document, and ends the command with
+    exit code 3 if one of them is an error.
 
     Args:
         argument: Bare CONFIG argument: preset name or file.
@@ -70,7 +71,8 @@ def resolve(
         config: `--config`.
         sets: `--set` arguments.
         job: What will run; `eval` and `sft` ask for other files than a training run.
-        as_json: Also print the findings as one JSON document if one of them is an error.
+        as_json: Print the findings as one JSON document instead if one of them is an error.
+        document_tells: The JSON document of the command holds the findings in any case.
 
     Raises:
         UsageError: No config, several, or one that does not exist was named.
@@ -80,8 +82,10 @@ def resolve(
         if finding.code == NOT_FOUND:
             raise UsageError(finding.message, fix=finding.fix)
     findings = check_loaded(loaded, job)
-    write_findings(findings, loaded.source_map, sys.stderr, summary=loaded.source)
-    if any(finding.severity == "error" for finding in findings):
+    broken = any(finding.severity == "error" for finding in findings)
+    if not (as_json and (broken or document_tells)):
+        write_findings(findings, loaded.source_map, sys.stderr, summary=loaded.source)
+    if broken:
         if as_json:
             told = [finding.to_json() for finding in findings]
             print(json.dumps({"schema": 1, "ok": False, "findings": told}, indent=2))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,9 +20,28 @@ if TYPE_CHECKING:
 
 Number = float | None
 
+_RANGES: dict[str, tuple[float, float]] = {
+    "--memory-gb": (0.001, 1_000_000),
+    "--tflops": (0.001, 1_000_000),
+    "--host-memory-gb": (0.001, 1_000_000),
+    "--mfu": (0.001, 1),
+    "--env-steps-per-second": (0.001, 1_000_000_000),
+}
+"""Numbers that machines have; those outside would make times infinite."""
 
-def _option(name: str, metavar: str, text: str) -> typer.models.OptionInfo:
-    return typer.Option(name, metavar=metavar, help=text, show_default=False, min=0)
+
+def _option(name: str, metavar: str, text: str, *, has_default: bool = False) -> Any:
+    return typer.Option(name, metavar=metavar, help=text, show_default=has_default)
+
+
+def _check_ranges(given: dict[str, Number]) -> None:
+    """Raise `UsageError` for a number outside its range; NaN is outside of all."""
+    from joyrlinf_core.errors import UsageError
+
+    for name, value in given.items():
+        low, high = _RANGES[name]
+        if value is not None and not low <= value <= high:
+            raise UsageError(f"{name} {value:g} is out of range", fix=f"{low:,} to {high:,}")
 
 
 def estimate(
@@ -42,8 +61,7 @@ def estimate(
         Number, _option("--host-memory-gb", "GIB", "Host memory of one node; else not checked.")
     ] = None,
     mfu: Annotated[
-        float,
-        typer.Option("--mfu", metavar="SHARE", help="Share of the peak that is reached.", max=1),
+        float, _option("--mfu", "SHARE", "Share of the peak that is reached.", has_default=True)
     ] = 0.4,
     env_steps_per_second: Annotated[
         Number,
@@ -62,21 +80,32 @@ def estimate(
     from joyrlinf_cli.render.findings import write_findings
     from joyrlinf_cli.render.text import write_lines
     from joyrlinf_core.errors import ConfigError, ExitCode
+    from joyrlinf_core.plan.build import check_loaded
     from joyrlinf_core.plan.estimate import Machine, estimate_all
     from joyrlinf_core.plan.hardware import GIB
     from joyrlinf_core.plan.roofline import Rates
 
-    loaded = resolve(argument, preset, config, sets, as_json=as_json)
+    _check_ranges(
+        {
+            "--memory-gb": memory_gb,
+            "--tflops": tflops,
+            "--host-memory-gb": host_memory_gb,
+            "--mfu": mfu,
+            "--env-steps-per-second": env_steps_per_second,
+        }
+    )
+    loaded = resolve(argument, preset, config, sets, as_json=as_json, document_tells=True)
     if loaded.config is None:
         raise ConfigError(loaded.findings)
-    host = int(host_memory_gb * GIB) if host_memory_gb else None
+    host = int(host_memory_gb * GIB) if host_memory_gb is not None else None
     cards = _cards(loaded.config, gpu, memory_gb, tflops)
     rates = Rates(mfu, env_steps_per_second)
     estimates = estimate_all(loaded.config, [Machine(card, host) for card in cards], rates)
     findings = [loaded.source_map.place(f) for one in estimates for f in one.findings]
     ok = any(one.fits for one in estimates)
     if as_json:
-        print(estimate_json(estimates, rates, findings, ok=ok))
+        found = [*check_loaded(loaded), *findings]
+        print(estimate_json(estimates, rates, found, ok=ok))
     else:
         write_lines(estimate_lines(estimates, rates), sys.stdout)
         write_findings(findings, loaded.source_map, sys.stderr)

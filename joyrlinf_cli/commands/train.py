@@ -53,7 +53,8 @@ def train(
         from joyrlinf_cli.configs import resolve
 
         # What this version can't run, and files of another machine, can be planned all the same.
-        _print_plan(resolve(argument, preset, config, sets, as_json=as_json), as_json=as_json)
+        loaded = resolve(argument, preset, config, sets, as_json=as_json, document_tells=True)
+        _print_plan(loaded, as_json=as_json)
         return
     from joyrlinf_cli.job_command import finish, resolved_config
     from joyrlinf_core.launcher.nodes.settings import NodeOptions

@@ -46,8 +46,12 @@ def _speed_cells(speed: Throughput | None) -> list[str]:
         simulated,
         f"{speed.update_seconds:.3g}",
         f"{speed.step_seconds:.3g}",
-        f"{speed.env_steps_per_second:.0f}",
+        _rate(speed.env_steps_per_second),
     ]
+
+
+def _rate(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _assumptions(rates: Rates) -> str:

@@ -86,3 +86,52 @@ def test_unknown_sizes_warn(joyrl, tmp_path, monkeypatch):
 
 def test_an_invalid_config_is_no_estimate(joyrl, config):
     assert joyrl("estimate", config, "--set", "algorithm.group_size=7").code == 3
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--mfu", "0"),
+        ("--mfu", "-0.5"),
+        ("--mfu", "1e-320"),
+        ("--mfu", "nan"),
+        ("--tflops", "0"),
+        ("--memory-gb", "inf"),
+        ("--memory-gb", "1e308"),
+        ("--host-memory-gb", "inf"),
+        ("--host-memory-gb", "0"),
+        ("--env-steps-per-second", "inf"),
+        ("--env-steps-per-second", "1e-320"),
+    ],
+)
+def test_a_number_that_no_machine_has_is_refused(joyrl, config, option, value):
+    result = joyrl("estimate", config, "--gpu", "h100", option, value, "--json")
+    assert (result.code, result.out) == (2, "")
+    assert f"{option} {float(value):g} is out of range" in result.err
+    assert " to " in result.err
+
+
+@pytest.mark.parametrize("edge", [0, 1])
+def test_the_ends_of_the_ranges_are_estimated(joyrl, config, edge):
+    from joyrlinf_cli.commands.estimate import _RANGES
+
+    ends = [word for name, ends in _RANGES.items() for word in (name, str(ends[edge]))]
+    result = joyrl("estimate", config, "--json", *ends)
+    assert result.code in (0, 3)
+    json.loads(result.out, parse_constant=pytest.fail)
+
+
+def test_a_slow_rate_is_no_zero(joyrl, config):
+    result = joyrl("estimate", config, "--gpu", "h200", "--env-steps-per-second", "0.04")
+    row = next(line for line in result.out.splitlines() if line.startswith("  h200"))
+    assert row.split()[-1] == "0.04"
+
+
+def test_json_tells_what_reading_found_and_says_it_once(joyrl, config):
+    sets = ["--set", "env.train.max_steps_per_rollout_epoch=160"]
+    text = joyrl("estimate", config, "--gpu", "h200", *sets)
+    told = joyrl("estimate", config, "--gpu", "h200", *sets, "--json")
+    codes = [one["code"] for one in json.loads(told.out)["findings"]]
+    assert told.err == ""
+    assert codes
+    assert all(f"[{code}]" in text.err for code in codes)
