@@ -2,8 +2,8 @@
 
 Telling costs about a microsecond and writes nothing, so that every wait and every timed block can
 tell. `Heartbeat` looks at it from beside and writes down what others need to know. The main thread
-works unless it says that it waits; other threads count only while they say that they work. Standard
-library alone.
+works unless it says that it waits; other threads count only while they say that they work, in
+`working`. Standard library alone.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ class Activity(NamedTuple):
 
     Attributes:
         doing: Innermost block of a thread that works; may be empty.
+        beside: It is another thread than the main one.
         waits_for: What the main thread waits for; empty while any thread works.
         moves: Differs from an earlier value if any thread has begun or ended anything since.
     """
 
     doing: str
+    beside: bool
     waits_for: str
     moves: tuple[int, ...]
 
@@ -34,7 +36,7 @@ class _Thread:
     def __init__(self) -> None:
         self.doing = ""
         self.waits_for = ""
-        self.works = threading.current_thread() is threading.main_thread()
+        self.works = False
         self.moves = 0
 
 
@@ -45,12 +47,13 @@ def current() -> Activity:
     """Return what this process is at now."""
     threads = [_threads[ident] for ident in sorted(_threads)]
     moves = tuple(thread.moves for thread in threads)
-    working = [thread for thread in threads if thread.works and not thread.waits_for]
     main = _threads.get(threading.main_thread().ident or 0)
-    if working or main is None:
-        first = main if main in working else next(iter(working), None)
-        return Activity("" if first is None else first.doing, "", moves)
-    return Activity("", main.waits_for, moves)
+    if main is None or not main.waits_for:
+        return Activity("" if main is None else main.doing, False, "", moves)
+    for thread in threads:
+        if thread.works and thread is not main:
+            return Activity(thread.doing, True, "", moves)
+    return Activity("", False, main.waits_for, moves)
 
 
 def moved() -> None:

@@ -68,6 +68,8 @@ class Alive(Event):
     kind: ClassVar[str] = "alive"
     doing: str
     """What the rank works at, as in the timings of a step; may be empty."""
+    beside: bool
+    """Another thread than the main one does it, which waits."""
     waits_for: str
     """What it waits for from other ranks; empty if it works."""
     idle: float
@@ -181,6 +183,8 @@ def _fits(value: Any, annotation: str) -> bool:
         return isinstance(value, dict) and all(_fits(one, item) for one in value.values())
     if annotation == "str":
         return isinstance(value, str)
+    if annotation == "bool":
+        return isinstance(value, bool)
     if annotation == "int":
         return isinstance(value, int)
     # JSON has no NaN and no infinity; `atomic.plain` writes them as text.

@@ -69,7 +69,7 @@ class Heartbeat:
         if idle >= SETTLED_SECONDS or quiet >= BEAT_SECONDS:
             self._told = seen.moves
             self._emitter.catch_up()
-            self._emitter.emit(Alive(seen.doing, seen.waits_for, round(idle, 3)))
+            self._emitter.emit(Alive(seen.doing, seen.beside, seen.waits_for, round(idle, 3)))
 
     def _run(self) -> None:
         try:

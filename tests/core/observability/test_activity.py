@@ -26,19 +26,19 @@ def in_thread(function):
 
 
 def test_the_main_thread_works_unless_it_waits():
-    assert activity.current() == ("", "", ())
+    assert activity.current() == ("", False, "", ())
     with PhaseTimer()("rollout/env_wait"):
-        assert activity.current()[:2] == ("rollout/env_wait", "")
+        assert activity.current()[:3] == ("rollout/env_wait", False, "")
         with activity.waiting("weights"), activity.waiting("bytes"):
-            assert activity.current()[:2] == ("", "weights")
-        assert activity.current()[:2] == ("rollout/env_wait", "")
-    assert activity.current()[:2] == ("", "")
+            assert activity.current()[:3] == ("", False, "weights")
+        assert activity.current()[:3] == ("rollout/env_wait", False, "")
+    assert activity.current()[:3] == ("", False, "")
 
 
 def test_what_raises_leaves_no_trace():
     with pytest.raises(ValueError, match="x"), activity.waiting("weights"):
         raise ValueError("x")
-    assert activity.current()[:2] == ("", "")
+    assert activity.current()[:3] == ("", False, "")
 
 
 def test_another_thread_counts_only_while_it_says_that_it_works():
@@ -51,14 +51,14 @@ def test_another_thread_counts_only_while_it_says_that_it_works():
             until_asked()
 
     ends = [in_thread(serve), in_thread(idle)]
-    assert activity.current()[:2] == ("simulators for rank 1", "")
+    assert activity.current()[:3] == ("", False, "")
     with activity.block("update"):
-        assert activity.current()[:2] == ("update", "")
+        assert activity.current()[:3] == ("update", False, "")
         with activity.waiting("a batch"):
-            assert activity.current()[:2] == ("simulators for rank 1", "")
+            assert activity.current()[:3] == ("simulators for rank 1", True, "")
             for end in ends:
                 end()
-            assert activity.current()[:2] == ("", "a batch")
+            assert activity.current()[:3] == ("", False, "a batch")
 
 
 def test_every_begin_and_end_is_a_move():

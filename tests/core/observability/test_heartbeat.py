@@ -54,7 +54,7 @@ def test_a_rank_that_settles_says_where_it_is_and_then_nothing(beating):
     with activity.block("rollout/env_wait"):
         told = run(60)
     assert told[:1] == [Phase("rollout", 11, 3, 6)], "the latest progress comes late, not never"
-    assert told[1:] == [Alive("rollout/env_wait", "", heartbeat.SETTLED_SECONDS)]
+    assert told[1:] == [Alive("rollout/env_wait", False, "", heartbeat.SETTLED_SECONDS)]
 
 
 def test_a_wait_that_ends_is_told_again(beating):

@@ -25,7 +25,7 @@ EVENTS = [
     CheckpointSaved(3, "path", 0.1),
     Warned("code", "message", "fix"),
     Finished("completed", 3, 9.0),
-    Alive("rollout/env_wait", "", 1.5),
+    Alive("rollout/env_wait", False, "", 1.5),
 ]
 
 
