@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from joyrlinf_core.checkpoint.store import whole_checkpoints
 from joyrlinf_core.errors import ExitCode
+from joyrlinf_core.launcher.heartbeats import Silence
+from joyrlinf_core.launcher.stacks import main_stack
 from joyrlinf_core.observability.disk import FULL_BYTES, free_bytes, no_space
 from joyrlinf_core.observability.liveness import ProcessId
 from joyrlinf_core.observability.rank_status import RankStatus
@@ -83,12 +86,43 @@ def first_failure(
         digest = _of_silent(run_dir, silent[0], failed, number)
     else:
         digest = _of_message(run_dir, _by_time(statuses), launcher_log, torchrun_code)
+    return replace(digest, resume=_resume(run_dir))
+
+
+def of_stuck(run_dir: RunDir, stuck: Sequence[Silence], waiting: Sequence[Silence]) -> Digest:
+    """Return the digest of a run that did not get on; its workers have written their stacks.
+
+    Args:
+        run_dir: The run directory.
+        stuck: Ranks that worked at something; the first one is to blame. If there are none, all
+            wait for one another.
+        waiting: Ranks that waited for others, the longest first.
+    """
+    first, *others = stuck or waiting
+    lines = [f"rank {one.rank} {one.place} since {one.seconds:.0f} s" for one in waiting]
+    log = _rank_log(run_dir, first.rank)
+    headline = "no rank gets on: all wait for one another"
+    if stuck:
+        headline = f"rank {first.rank} is stuck: {first.place}, {first.silence}"
+        if frames := main_stack(tail(log, lines=1000)):
+            lines += [f"main thread of rank {first.rank}, most recent call first:", *frames]
+    return Digest(
+        headline=headline,
+        detail="\n".join(lines),
+        fix="the logs hold the stacks of all ranks; if something here may take so long, raise "
+        "runner.stuck_after_seconds",
+        log=log,
+        also=tuple(str(one) for one in others) if stuck else (),
+        exit_code=int(ExitCode.RUN_FAILED),
+        resume=_resume(run_dir),
+    )
+
+
+def _resume(run_dir: RunDir) -> str:
     whole = whole_checkpoints(run_dir.checkpoints)
     if not whole:
-        return digest
-    return replace(
-        digest, resume=f"{whole[0].name} is whole; go on from it with: joyrl resume {run_dir.root}"
-    )
+        return ""
+    return f"{whole[0].name} is whole; go on from it with: joyrl resume {run_dir.root}"
 
 
 def _by_time(statuses: list[RankStatus]) -> list[RankStatus]:

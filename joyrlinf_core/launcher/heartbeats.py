@@ -82,7 +82,12 @@ class Silence:
     place: str
 
     def __str__(self) -> str:
-        return f"rank {self.rank}: {self.place}, no sign of life for {self.seconds:.0f} s"
+        return f"rank {self.rank}: {self.place}, {self.silence}"
+
+    @property
+    def silence(self) -> str:
+        """The seconds in words."""
+        return f"no sign of life for {self.seconds:.0f} s"
 
 
 class Heartbeats:

@@ -16,13 +16,15 @@ from typing import Protocol
 from joyrlinf_core.checkpoint.store import whole_checkpoints
 from joyrlinf_core.errors import UsageError
 from joyrlinf_core.launcher.command import WORKER
-from joyrlinf_core.launcher.digest import died_silently, first_failure
+from joyrlinf_core.launcher.digest import died_silently, first_failure, of_stuck
+from joyrlinf_core.launcher.heartbeats import Heartbeats
 from joyrlinf_core.launcher.meeting_place import meeting_place
 from joyrlinf_core.launcher.nodes.crew import Left, Post, exchange
 from joyrlinf_core.launcher.nodes.endings import Ending, Outcome, State, Verdict, agreed
 from joyrlinf_core.launcher.nodes.meeting import Team
 from joyrlinf_core.launcher.nodes.ports import free_port
 from joyrlinf_core.launcher.signals import Signals, caught_signals
+from joyrlinf_core.launcher.stacks import write_stacks
 from joyrlinf_core.launcher.stop_text import JobProgress
 from joyrlinf_core.launcher.torchrun import Started, local_ranks, start
 from joyrlinf_core.observability.events import Record, RunStarted
@@ -35,9 +37,6 @@ from joyrlinf_core.plan.run_plan import RunPlan
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 5.0
 """How long the other ranks may take to end by themselves after the first failure."""
-
-SILENCE_SECONDS = 600.0
-"""After so long without any event the workers write their stacks into their logs."""
 
 ENDING_SECONDS = 30.0
 """How long the launchers of other nodes may take to end a launch that has failed or was stopped."""
@@ -161,6 +160,8 @@ class _Supervisor:
         self._up = False
         self._verdict: Verdict = ""
         self._left: Left | None = None
+        self._heartbeats = Heartbeats(self._ranks, plan.config.runner.stuck_after_seconds)
+        self._idle_nodes: set[int] = set()
 
     def run(self) -> Outcome:
         try:
@@ -174,11 +175,9 @@ class _Supervisor:
         return replace(outcome, stop_asked=asked)
 
     def _watch(self) -> Ending:
-        last_event = time.monotonic()
         while True:
             ended = self._started.process.poll() is not None
-            if self._pass_events_on():
-                last_event = time.monotonic()
+            self._pass_events_on()
             self._listener.on_tick()
             statuses = self._statuses()
             failed = any(s.state == "failed" for s in statuses) or bool(died_silently(statuses))
@@ -194,9 +193,8 @@ class _Supervisor:
                 return self._ended(statuses)
             if self._stop_level and not self._stop_told:
                 self._request_stop()
-            if time.monotonic() - last_event > SILENCE_SECONDS:
-                last_event = time.monotonic()
-                self._dump_stacks()
+            if (ending := self._stuck(statuses)) is not None:
+                return ending
             time.sleep(POLL_SECONDS)
 
     def _statuses(self) -> list[RankStatus]:
@@ -207,14 +205,13 @@ class _Supervisor:
             found = [s for s in read_all(self._run_dir.logs) if s.rank in self._ranks]
         return found
 
-    def _pass_events_on(self) -> bool:
-        records = self._tail.poll()
-        for record in records:
+    def _pass_events_on(self) -> None:
+        for record in self._tail.poll():
             self._progress.add(record)
+            self._heartbeats.add(record)
             self._listener.on_record(record)
             if isinstance(record.event, RunStarted):
                 self._crew.post("started", record.to_json())
-        return bool(records)
 
     def _tell_signals(self) -> None:
         """Tell all nodes of signals that came here."""
@@ -231,6 +228,13 @@ class _Supervisor:
                 self._decide("failure")
             elif news.topic == "failed":
                 self._decide("failure")
+            elif news.topic == "stuck":
+                if news.node != self._crew.node:
+                    self._write_stacks(self._statuses())
+                self._decide("failure")
+            elif news.topic == "idle":
+                keep = self._idle_nodes.add if news.body["is"] else self._idle_nodes.discard
+                keep(news.node)
             elif news.topic == "started":
                 self._take_start(news)
             elif news.topic == "stop":
@@ -270,12 +274,27 @@ class _Supervisor:
             text = self._progress.stop_text()
         self._listener.on_notice(f"{text}; press again to stop now")
 
-    def _dump_stacks(self) -> None:
-        self._started.launch.signal_workers(signal.SIGUSR1)
-        self._listener.on_notice(
-            f"no sign of life for {SILENCE_SECONDS / 60:.0f} min; the stacks of all ranks are now "
-            f"in {self._run_dir.logs}"
-        )
+    def _stuck(self, statuses: list[RankStatus]) -> Ending | None:
+        """Name the rank that keeps all others waiting; None while all is well."""
+        ended = {status.rank for status in statuses if status.state != "running"}
+        for line in self._heartbeats.warnings(ended):
+            self._listener.on_notice(line)
+        idle, node = self._heartbeats.all_wait(ended), self._crew.node
+        if idle != (node in self._idle_nodes):
+            self._crew.post("idle", {"is": idle})
+        stuck, waiting = self._heartbeats.stuck(ended), self._heartbeats.waiting(ended)
+        if not stuck and not (waiting and len(self._idle_nodes) == len(self._crew.hosts)):
+            return None
+        self._crew.post("stuck", {})
+        self._write_stacks(statuses)
+        digest = of_stuck(self._run_dir, stuck, waiting)
+        age = max(one.seconds for one in (*stuck, *waiting))
+        return replace(self._ending("failed"), digest=digest, age=age)
+
+    def _write_stacks(self, statuses: list[RankStatus]) -> None:
+        running = [status.rank for status in statuses if status.state == "running"]
+        logs = [self._run_dir.rank_log(self._crew.node, rank) for rank in running]
+        write_stacks(self._started.launch, logs)
 
     def _failed(self, statuses: list[RankStatus], *, too_early: bool = False) -> Ending:
         """Give the other ranks a moment to end by themselves, then name the first failure here."""

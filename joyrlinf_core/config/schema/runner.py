@@ -49,6 +49,10 @@ class RunnerConfig(Section):
     resume_dir: str | None = None
     """A `.../checkpoints/global_step_<N>` directory to start from; set by `joyrl resume`."""
 
+    stuck_after_seconds: float = Field(default=600.0, ge=0, allow_inf_nan=False)
+    """End the run when a rank has not got on for so long; says which one, and where. Three times as
+    long while a rank loads, saves or starts simulators. 0 never."""
+
     seed: int = Field(default=0, ge=0)
     """Seed of everything random in the run."""
 
