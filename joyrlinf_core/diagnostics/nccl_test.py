@@ -212,7 +212,7 @@ def _check_same(team: Team, plan: RunPlan, request: Request) -> None:
         command="nccl-test",
         ranks_per_node=plan.placement.ranks_per_node,
         policy=None,
-        checkpoint="",
+        checkpoint=None,
     )
     told = " ".join(f"{name}={value}" for name, value in request.to_args().items())
     check_same(team.crew, {**facts, "options": told}, plan.config)

@@ -71,6 +71,9 @@ class Watch:
         event = record.event
         if not isinstance(event, Phase):
             return
+        before = self._seen.get(record.rank)
+        if before is not None and (event.step, event.done) <= (before.step, before.done):
+            return  # said again, by the thread that says that a process lives
         front = max((phase.step for phase in self._seen.values()), default=0)
         self._seen[record.rank] = event
         self._last_progress = self._clock()

@@ -74,6 +74,9 @@ def test_the_time_out_counts_from_the_last_progress_of_any_rank(watch, clock):
         watch.on_record(Record(0.0, rank, at(7, 0)))
     clock[0] = 4.0
     watch.on_record(Record(0.0, 1, at(7, 3)))
+    clock[0] = 8.0
+    watch.on_record(Record(0.0, 1, at(7, 3)))
+    watch.on_record(Record(0.0, 2, Phase("start", 0)))
     clock[0] = 8.9
     watch.on_tick()
     clock[0] = 9.1
