@@ -232,9 +232,12 @@ def _check_interfaces() -> None:
 
 
 def _without_sinks(config: Config) -> Config:
-    """Return the config without trackers: this is no run that they should list."""
+    """Return the config without trackers, as this is no run that they should list.
+
+    It has a time-out of its own, too: `Watch` knows better who keeps whom waiting.
+    """
     logger = config.runner.logger.model_copy(update={"logger_backends": ()})
-    runner = config.runner.model_copy(update={"logger": logger})
+    runner = config.runner.model_copy(update={"logger": logger, "stuck_after_seconds": 0.0})
     return config.model_copy(update={"runner": runner})
 
 

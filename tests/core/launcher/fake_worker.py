@@ -10,6 +10,7 @@ from pathlib import Path
 
 from joyrlinf_core import worker
 from joyrlinf_core.errors import SimulatorCrashError
+from joyrlinf_core.observability.activity import waiting
 from joyrlinf_core.observability.events import (
     CheckpointSaved,
     EvalResult,
@@ -18,6 +19,7 @@ from joyrlinf_core.observability.events import (
     Step,
 )
 from joyrlinf_core.observability.run_dir import RunDir
+from joyrlinf_core.observability.timers import PhaseTimer
 from tests.doubles.checkpoints import write_checkpoint
 
 
@@ -93,6 +95,22 @@ def do_kill(context, rank, _start):
     if context.rank == int(rank):
         os.kill(os.getpid(), signal.SIGKILL)
     wait_for_peer(context)
+    return "completed"
+
+
+def do_hang(context, rank, _start):
+    context.emitter.phase("rollout", 11, done=3, total=6)
+    if context.rank == int(rank):
+        with PhaseTimer()("rollout/env_wait"):
+            time.sleep(120)
+    with waiting("other ranks"):
+        wait_for_peer(context)
+    return "completed"
+
+
+def do_all_wait(context, _argument, _start):
+    with waiting("a batch" if context.rank else "weights"):
+        time.sleep(120)
     return "completed"
 
 

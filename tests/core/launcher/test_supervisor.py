@@ -115,6 +115,43 @@ def test_killed_rank_is_named_although_its_peer_complains_first(make_plan, fake_
     assert_no_process_left(run_dir, ranks=2)
 
 
+def stuck_after(seconds, log_path):
+    logger = {"logger_backends": [], "log_path": str(log_path)}
+    return {"runner": {"stuck_after_seconds": seconds, "logger": logger}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_rank_that_hangs_is_named_with_its_stack(make_plan, fake_worker, tmp_path, victim):
+    config = stuck_after(3.0, tmp_path)
+    plan = make_plan(ranks=2, behave=f"hang:{victim}", config=config)
+    run_dir = run_directory.create(plan)
+    outcome = supervise(plan, run_dir, Recorder(), worker=fake_worker)
+    digest = outcome.digest
+    assert outcome.exit_code == 5
+    expected = f"rank {victim} is stuck: rollout of step 12, chunk 3/6, env_wait, no sign of life"
+    assert digest.headline.startswith(expected)
+    assert digest.log == run_dir.rank_log(0, victim)
+    assert f"rank {1 - victim} waits for other ranks since" in digest.detail
+    assert "in do_hang" in digest.detail
+    for rank in (0, 1):
+        assert "in do_hang" in run_dir.rank_log(0, rank).read_text()
+    assert_no_process_left(run_dir, ranks=2)
+
+
+@pytest.mark.slow
+def test_ranks_that_all_wait_end_too(make_plan, fake_worker, tmp_path):
+    config = stuck_after(3.0, tmp_path)
+    plan = make_plan(ranks=2, behave="all_wait", config=config)
+    run_dir = run_directory.create(plan)
+    outcome = supervise(plan, run_dir, Recorder(), worker=fake_worker)
+    assert outcome.exit_code == 5
+    assert outcome.digest.headline == "no rank gets on: all wait for one another"
+    for line in ("rank 0 waits for weights since", "rank 1 waits for a batch since"):
+        assert line in outcome.digest.detail
+    assert_no_process_left(run_dir, ranks=2)
+
+
 def test_first_signal_saves_and_stops(make_plan, fake_worker):
     plan = make_plan(behave="until_stopped:save")
     run_dir = run_directory.create(plan)
