@@ -79,7 +79,7 @@ def resume(
 
 def _say_differences(saved: Mapping[str, Any], config: Config) -> None:
     from joyrlinf_cli.job_command import say
-    from joyrlinf_core.launcher.resuming import differences
+    from joyrlinf_core.launcher.differences import differences
 
     found = differences(saved, config.model_dump(mode="json"))
     shown = [(key, old, new) for key, old, new in found if key not in IGNORED]

@@ -59,7 +59,7 @@ class PlainConsole:
         self._history.add(record)
         event = record.event
         if isinstance(event, Phase):
-            if record.rank == 0:
+            if record.rank == self._plan.placement.metrics_rank:
                 self._enter(event)
         elif line := self._line(event):
             self._say(line)

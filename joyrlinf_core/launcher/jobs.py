@@ -11,7 +11,7 @@ from typing import Protocol
 
 from joyrlinf_core.config.schema import Config
 from joyrlinf_core.errors import CheckpointError, ExitCode, UsageError
-from joyrlinf_core.launcher import policy_cache, resuming, run_lock
+from joyrlinf_core.launcher import mps, policy_cache, resuming, run_lock
 from joyrlinf_core.launcher.command import WORKER
 from joyrlinf_core.launcher.nodes.crew import exchange
 from joyrlinf_core.launcher.nodes.endings import Outcome
@@ -170,6 +170,7 @@ class Jobs:
             policy: Policy directory that the workers will read.
             checkpoint: Checkpoint that they start from.
         """
+        mps.check_ready(plan)
         place = plan.placement
         settings = node_settings(self._nodes, place.num_nodes, place.ranks_per_node, os.environ)
         with met(settings, self._say) as team:
@@ -179,7 +180,7 @@ class Jobs:
                     command=plan.job,
                     ranks_per_node=place.ranks_per_node,
                     policy=policy,
-                    checkpoint=checkpoint.name if checkpoint is not None else "",
+                    checkpoint=checkpoint,
                 )
                 check_same(team.crew, facts, plan.config)
             self._team = team

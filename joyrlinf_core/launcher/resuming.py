@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from joyrlinf_core.config.schema import Config
 from joyrlinf_core.errors import RunFailedError, UsageError
 from joyrlinf_core.launcher import run_directory
+from joyrlinf_core.launcher.differences import differences
 from joyrlinf_core.launcher.supervisor import Listener
 from joyrlinf_core.observability.events import Record, RunStarted
 from joyrlinf_core.observability.run_dir import RunDir
@@ -47,15 +45,6 @@ def check_fits(run_dir: RunDir, config: Config) -> None:
             f"the checkpoints of {run_dir.root} do not fit this config: {'; '.join(lines)}",
             fix=f"leave {keys} as it was, or start a new run with `joyrl train`",
         )
-
-
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Return (key, old value, new value) of every key that two configs, as JSON, differ in."""
-    before, after = dict(_flat(old, "")), dict(_flat(new, ""))
-    keys = [*before, *(key for key in after if key not in before)]
-    return [
-        (key, before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)
-    ]
 
 
 class Accepting:
@@ -101,12 +90,3 @@ def _reason(key: str, old: object, new: object) -> str:
     if not key.startswith(_MODEL) or (name == "noise_method" and "flow_noise" not in (old, new)):
         return ""
     return STORED_KEYS.get(name, "")
-
-
-def _flat(value: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
-    rows: list[tuple[str, Any]] = []
-    for key, item in value.items():
-        path = f"{prefix}{key}"
-        nested = isinstance(item, dict) and item
-        rows += _flat(item, f"{path}.") if nested else [(path, item)]
-    return rows

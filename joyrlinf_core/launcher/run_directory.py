@@ -196,11 +196,12 @@ def find_checkpoint(text: str, run_dir: RunDir, on_skipped: Callable[[Path, str]
     for path, reason in newest.skipped:
         on_skipped(path, reason)
     if newest.path is None:
-        raise UsageError(
-            f"{run_dir.root} has no whole checkpoint",
-            fix="start the run again with `joyrl train "
-            f"{run_dir.config}`; a smaller runner.save_interval loses less",
-        )
+        fix = f"start the run again with `joyrl train {run_dir.config}`; a smaller "
+        fix += "runner.save_interval loses less"
+        cluster = read_saved(run_dir).config.get("cluster", {})
+        if cluster.get("num_nodes", 1) > 1:
+            fix = f"copy checkpoints/global_step_<N> here from the node that has it; or {fix}"
+        raise UsageError(f"{run_dir.root} has no whole checkpoint", fix=fix)
     return newest.path
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from joyrlinf_core.config.schema import Config
 from joyrlinf_core.errors import EnvironmentNotReadyError, UsageError
+from joyrlinf_core.launcher.differences import differences
 from joyrlinf_core.launcher.nodes.crew import Crew, exchange
-from joyrlinf_core.launcher.resuming import differences
 
 CODE = "joyrl's source"
 CONFIG = "config"
@@ -22,11 +22,19 @@ POLICY = "policy files"
 INSTALLED = ("joyrl", CODE, "python", "torch", "transformers", "numpy")
 """Facts of the installation; the others come from the command line."""
 
+PLACES = ("runner.resume_dir", "runner.logger.log_path", "actor.model.model_path")
+"""Keys that may differ: paths. What lies there is compared, where it matters."""
+
 SHOWN_KEYS = 5
 
 
 def own_facts(
-    config: Config, *, command: str, ranks_per_node: int, policy: Path | None, checkpoint: str
+    config: Config,
+    *,
+    command: str,
+    ranks_per_node: int,
+    policy: Path | None,
+    checkpoint: Path | None,
 ) -> dict[str, str]:
     """Return the facts of this node.
 
@@ -35,7 +43,7 @@ def own_facts(
         command: Which command was started.
         ranks_per_node: From the plan.
         policy: Policy directory that the workers will read; None where it is made first.
-        checkpoint: Name of the checkpoint to start from; empty without one.
+        checkpoint: Checkpoint that they start from, or None.
     """
     return {
         "joyrl": version("joyrlinf"),
@@ -45,7 +53,7 @@ def own_facts(
         "command": command,
         "ranks on each node": str(ranks_per_node),
         "world size": str(ranks_per_node * config.cluster.num_nodes),
-        "checkpoint": checkpoint or "none",
+        "checkpoint": _identified(checkpoint),
         POLICY: _described(policy),
         CONFIG: _digest(_as_text(config)),
     }
@@ -104,7 +112,14 @@ def _config_lines(configs: Sequence[dict[str, Any]], crew: Crew) -> list[str]:
 
 
 def _as_text(config: Config) -> str:
-    return json.dumps(config.model_dump(mode="json"), sort_keys=True, default=str)
+    document = config.model_dump(mode="json")
+    for place in PLACES:
+        *sections, key = place.split(".")
+        section = document
+        for name in sections:
+            section = section[name]
+        section.pop(key)
+    return json.dumps(document, sort_keys=True, default=str)
 
 
 def _digest(text: str) -> str:
@@ -128,6 +143,14 @@ def _described(policy: Path | None) -> str:
     sizes = {str(path.relative_to(policy)): path.stat().st_size for path in files}
     digest = _digest(json.dumps(sizes))
     return f"{len(sizes)} of {sum(sizes.values())} bytes ({digest})"
+
+
+def _identified(checkpoint: Path | None) -> str:
+    """Return name and digest of a checkpoint; its manifest has the checksums of all files."""
+    if checkpoint is None:
+        return "none"
+    manifests = [path.read_text(encoding="utf-8") for path in sorted(checkpoint.rglob("*.json"))]
+    return f"{checkpoint.name} ({_digest(''.join(manifests))})"
 
 
 def _version(package: str) -> str:

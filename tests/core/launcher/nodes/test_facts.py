@@ -1,9 +1,12 @@
+import json
+
 import pytest
 
 from joyrlinf_core.errors import EnvironmentNotReadyError, UsageError
 from joyrlinf_core.launcher.nodes import facts as facts_module
 from joyrlinf_core.launcher.nodes.crew import Value
 from joyrlinf_core.launcher.nodes.facts import check_same, own_facts
+from tests.doubles.checkpoints import write_checkpoint
 
 
 class Answers:
@@ -30,7 +33,7 @@ def config(make_plan):
 
 
 def facts(config, **more):
-    given = {"command": "train", "ranks_per_node": 8, "policy": None, "checkpoint": ""}
+    given = {"command": "train", "ranks_per_node": 8, "policy": None, "checkpoint": None}
     return own_facts(config, **{**given, **more})
 
 
@@ -50,17 +53,35 @@ def test_versions_name_the_node_and_both_values(config):
 
 
 def test_configs_name_the_keys(config, make_plan):
-    keys = {"seed": 7, "logger": {"log_path": "/other", "logger_backends": []}}
+    keys = {"seed": 7, "logger": {"log_path": "/other", "logger_backends": ["tensorboard"]}}
     other = make_plan(nodes=2, config={"runner": keys}).config
     own, its = facts(config), facts(other)
     assert own["config"] != its["config"]
-    documents = [config.model_dump(mode="json"), other.model_dump(mode="json")]
+    documents = [json.loads(facts_module._as_text(one)) for one in (config, other)]
     with pytest.raises(UsageError) as error:
         check_same(Answers([own, its], documents), own, config)
     assert "config key runner.seed is 0 on node 0, a, node 1, b and 7 on node 2, c" in str(
         error.value
     )
-    assert "config key runner.logger.log_path is " in str(error.value)
+    assert "config key runner.logger.logger_backends is [] on node 0, " in str(error.value)
+    assert "log_path" not in str(error.value)
+
+
+def test_places_may_differ_and_what_lies_there_may_not(config, tmp_path):
+    logger = config.runner.logger.model_copy(update={"log_path": "/elsewhere"})
+    runner = config.runner.model_copy(update={"logger": logger, "resume_dir": "/here"})
+    model = config.actor.model.model_copy(update={"model_path": "/there"})
+    actor = config.actor.model_copy(update={"model": model})
+    moved = config.model_copy(update={"runner": runner, "actor": actor})
+    assert facts(moved)["config"] == facts(config)["config"]
+    found = []
+    for directory, weight in (("a", 1.0), ("b", 1.0), ("c", 2.0)):
+        path = tmp_path / directory / "global_step_3"
+        write_checkpoint(path)
+        (path / "actor" / "meta.json").write_text(str(weight))
+        found.append(facts(config, checkpoint=path)["checkpoint"])
+    assert found[0] == found[1] != found[2]
+    assert found[0].startswith("global_step_3 (")
 
 
 def test_policies_differ_by_names_and_sizes(config, tmp_path):
