@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from joyrlinf_core.launcher.mps_daemon import MpsDaemon
+
 PREFIX = "joyrl-"
 
 YOUNG_SECONDS = 60.0
@@ -42,6 +44,9 @@ def _remove_stale(parent: Path) -> None:
             status = path.stat()
             old = time.time() - status.st_mtime > YOUNG_SECONDS
             if old and status.st_uid == os.getuid() and path.is_dir() and _free(path):
+                daemon = MpsDaemon(path)
+                if daemon.pipe.exists():
+                    daemon.stop()  # what was to do that when its launcher died was killed, too
                 shutil.rmtree(path, ignore_errors=True)
         except FileNotFoundError:
             continue  # another launcher was quicker

@@ -19,6 +19,7 @@ from joyrlinf_core.launcher.command import WORKER
 from joyrlinf_core.launcher.digest import died_silently, first_failure, of_stuck
 from joyrlinf_core.launcher.heartbeats import Heartbeats
 from joyrlinf_core.launcher.meeting_place import meeting_place
+from joyrlinf_core.launcher.mps import shared_gpus
 from joyrlinf_core.launcher.nodes.crew import Left, Post, exchange
 from joyrlinf_core.launcher.nodes.endings import Ending, Outcome, State, Verdict, agreed
 from joyrlinf_core.launcher.nodes.meeting import Team
@@ -83,7 +84,7 @@ def supervise(
 
     Raises:
         UsageError: The run is still going.
-        EnvironmentNotReadyError: torchrun could not be started.
+        EnvironmentNotReadyError: torchrun could not be started, or CUDA MPS.
         NodeError: Another node could not start.
     """
     team = team or Team()
@@ -92,25 +93,27 @@ def supervise(
         run_dir.rank_status(rank).unlink(missing_ok=True)
     if owner:
         run_dir.stop_request.unlink(missing_ok=True)
-    # Nobody starts before all are here.
-    offer = {"launch": uuid.uuid4().hex, "port": 0 if team.alone else free_port()}
-    terms = exchange(team.crew, "start", offer)[0]
-    with meeting_place() as place, caught_signals() as signals:
-        started = start(
-            plan,
-            run_dir,
-            team,
-            launch_id=terms["launch"],
-            store_port=terms["port"],
-            place=place,
-            worker=worker,
-        )
-        try:
-            return _Supervisor(plan, run_dir, listener, team, started, signals).run()
-        finally:
-            if owner:
-                # Workers that torchrun ended left a request behind, too.
-                run_dir.stop_request.unlink(missing_ok=True)
+    with meeting_place() as place, shared_gpus(plan, place, run_dir, team.crew.node) as variables:
+        # Nobody starts before all are here.
+        offer = {"launch": uuid.uuid4().hex, "port": 0 if team.alone else free_port()}
+        terms = exchange(team.crew, "start", offer)[0]
+        with caught_signals() as signals:
+            started = start(
+                plan,
+                run_dir,
+                team,
+                launch_id=terms["launch"],
+                store_port=terms["port"],
+                place=place,
+                worker=worker,
+                variables=variables,
+            )
+            try:
+                return _Supervisor(plan, run_dir, listener, team, started, signals).run()
+            finally:
+                if owner:
+                    # Workers that torchrun ended left a request behind, too.
+                    run_dir.stop_request.unlink(missing_ok=True)
 
 
 def is_running(run_dir: RunDir) -> bool:

@@ -49,6 +49,7 @@ def start(
     store_port: int,
     place: Path,
     worker: Sequence[str],
+    variables: Mapping[str, str],
 ) -> Started:
     """Start torchrun.
 
@@ -60,6 +61,7 @@ def start(
         store_port: Port of node 0 for torch's own store; several nodes only.
         place: Private directory for files through which the processes meet.
         worker: Arguments for torchrun that name the program.
+        variables: What workers need of this launch beside what plan and nodes give.
 
     Raises:
         EnvironmentNotReadyError: torchrun is not there.
@@ -74,6 +76,7 @@ def start(
         **os.environ,
         **worker_environment(plan, os.environ),
         **team.variables,
+        **variables,
         worker_variables.LAUNCHER: str(ProcessId.of(os.getpid())),
         worker_variables.LAUNCHED_AT: repr(since),
         worker_variables.LAUNCH_ID: launch_id,

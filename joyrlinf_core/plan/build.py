@@ -65,8 +65,31 @@ def plan_checked(config: Config, job: Job | None, args: Mapping[str, str] | None
     assert placement is not None, "a rule finds an error otherwise"
     job = job or "train"
     if job != "train":
+        config = _one_process_a_gpu(config, placement)
+        placement = resolve_placement(config.cluster)
+        assert placement is not None, "half of the ranks, each with every role"
         placement = colocated(placement)
     return assemble(job, args or {}, config, placement, build_batch(config, placement, job))
+
+
+def _one_process_a_gpu(config: Config, placement: Placement) -> Config:
+    """Return the config without `launcher.mps`: where every rank does the same, none is to share.
+
+    One process of each pair is left out. All of them learn in cloning, and NCCL refuses two ranks
+    on one GPU.
+    """
+    if not config.launcher.mps:
+        return config
+    cluster = {
+        "gpus_per_node": placement.ranks_per_node // 2,
+        "component_placement": {"env,rollout,actor": "all"},
+    }
+    return config.model_copy(
+        update={
+            "launcher": config.launcher.model_copy(update={"mps": False}),
+            "cluster": config.cluster.model_copy(update=cluster),
+        }
+    )
 
 
 def assemble(

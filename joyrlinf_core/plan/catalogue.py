@@ -11,7 +11,7 @@ from joyrlinf_core.config.schema import Config
 from joyrlinf_core.errors import ConfigError
 from joyrlinf_core.plan.rules import RULES, RuleContext
 
-_RUNTIME_RULES = ("JR211", "JR403", "JR701")
+_RUNTIME_RULES = ("JR403", "JR701")
 """Rules about what this version can plan but not run; `joyrl train` stops at their findings."""
 
 
