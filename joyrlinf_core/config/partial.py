@@ -18,8 +18,15 @@ NAMED_KEY = re.compile(r"`(\w+)[:`]")
 
 
 def narrowed(error: ErrorDetails) -> ErrorDetails:
-    """Return an error of a whole section as one of the first key in it that its message names."""
+    """Return an error as one of the key that it is about.
+
+    That of a whole section goes to the first key in it that its message names.
+    """
     value = error["input"]
+    if error["type"] == "missing" and isinstance(value, (list, tuple)):
+        # A list of a fixed length that is too short: the list is wrong, not an item that is absent.
+        count = len(cast("tuple[object, ...]", value))
+        return {**error, "type": "too_few", "loc": error["loc"][:-1], "ctx": {"count": count}}
     if error["type"] != "value_error" or not isinstance(value, dict):
         return error
     key = next((key for key in NAMED_KEY.findall(error["msg"]) if key in value), None)

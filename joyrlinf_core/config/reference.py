@@ -16,15 +16,15 @@ from joyrlinf_core.config.dump import to_yaml
 from joyrlinf_core.config.help_texts import help_texts
 from joyrlinf_core.config.keys import CHOICES, section_in
 from joyrlinf_core.config.schema import Config
-from joyrlinf_core.config.schema.base import Section
+from joyrlinf_core.config.schema.base import MAX_COUNT, Section
 
-_HEAD = """\
+_HEAD = f"""\
 # Config keys
 
 <!-- Made from the help texts of the config classes by `make docs`; change those. -->
 
 Every key with its type, default and meaning. [Configuration](../configuration.md) explains how they
-work together.
+work together. A whole number without an upper bound is {MAX_COUNT:,} at most, seeds aside.
 """
 
 
@@ -98,7 +98,7 @@ def _type(field: FieldInfo) -> str:
         f"{sign} {getattr(limit, attribute)}"
         for limit in field.metadata
         for attribute, sign in (("ge", ">="), ("gt", ">"), ("le", "<="), ("lt", "<"))
-        if hasattr(limit, attribute)
+        if hasattr(limit, attribute) and getattr(limit, attribute) != MAX_COUNT
     ]
     return ", ".join([_type_name(field.annotation), *bounds])
 

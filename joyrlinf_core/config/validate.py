@@ -7,22 +7,21 @@ can look at it in the same run.
 from __future__ import annotations
 
 import difflib
-import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from joyrlinf_core.config.foreign_keys import FOREIGN_KEYS, INTERPOLATION
+from joyrlinf_core.config.foreign_keys import FOREIGN_KEYS
 from joyrlinf_core.config.help_texts import help_texts
 from joyrlinf_core.config.keys import CHOICES, class_at, suggest
 from joyrlinf_core.config.partial import NAMED_KEY, build_partial, narrowed
+from joyrlinf_core.config.scalars import check_scalars, shown
 from joyrlinf_core.config.schema import Config
-from joyrlinf_core.config.schema.base import Section
-from joyrlinf_core.config.source_map import Located, SourceMap, at_location, plain
-from joyrlinf_core.config.yaml_tree import MAX_INT
+from joyrlinf_core.config.source_map import SET_ORIGIN, Located, SourceMap, at_location, plain
 from joyrlinf_core.errors import Finding
 
 MAX_FINDINGS = 50
@@ -54,7 +53,7 @@ def check_schema(tree: Located, sources: SourceMap) -> Checked:
         sources: The same tree by path.
     """
     data = plain(tree)
-    findings, unparsed = _check_scalars(data, sources)
+    findings, unparsed = check_scalars(data, sources)
     errors: list[ErrorDetails] = []
     try:
         config = Config.model_validate(data)
@@ -68,88 +67,54 @@ def check_schema(tree: Located, sources: SourceMap) -> Checked:
     for one in errors:
         if not _is_inherited(one, twins, sources):
             by_path.setdefault(_error_path(one, data), []).append(one)
-    wrong = [path for path in by_path if path not in unparsed]
+    unknown = {path for path, ones in by_path.items() if ones[0]["type"] == "extra_forbidden"}
+    wrong = sorted((path for path in by_path if path not in unparsed), key=_order(sources))
     told: set[str] = set()
     for path in wrong[:MAX_FINDINGS]:
-        if by_path[path][0]["type"] == "extra_forbidden":
+        if path in unknown:
             finding, targets = _unknown_key(path, by_path[path][0], data, sources, told)
         else:
             finding, targets = _finding(path, by_path[path], data, sources), ()
         findings.append(finding)
         unparsed.update((path, *targets))
     if len(wrong) > MAX_FINDINGS:
-        message = f"and {len(wrong) - MAX_FINDINGS} more problems, the first of them here"
-        finding = Finding("JR011", "error", (wrong[MAX_FINDINGS],), message)
-        findings.append(at_location(finding, sources.locate(wrong[MAX_FINDINGS])))
+        findings.append(_rest(wrong[MAX_FINDINGS:], unknown, sources))
     unparsed.update(_error_path(one, data) for one in errors)
     partial = build_partial(data, unparsed)
+    # No rule reads a key that there is not; the keys that it may stand for are in the set.
+    unparsed -= unknown
+    findings.sort(key=lambda finding: _order(sources)(finding.paths[0]))
     return Checked(None, partial, frozenset(unparsed), tuple(findings))
+
+
+def _order(sources: SourceMap) -> Callable[[str], tuple[int, str, int, int]]:
+    """Return the key that sorts dotted paths as they were written: `--set`, own file, its bases."""
+    root = sources.exact("")
+    ranks = {SET_ORIGIN: 0, root.key.file if root is not None else "": 1}
+
+    def place(path: str) -> tuple[int, str, int, int]:
+        at = sources.locate(path)
+        if at is None:
+            return 3, "", 0, 0
+        return ranks.get(at.file, 2), at.file, at.line, at.column
+
+    return place
+
+
+def _rest(wrong: list[str], unknown: set[str], sources: SourceMap) -> Finding:
+    """Return the finding that counts the problems which are not told one by one."""
+    first, count = wrong[0], len(wrong)
+    every = all(path in unknown for path in wrong)
+    what = "unknown key" if every else "problem"
+    plural, here = ("s", "the first of them here") if count > 1 else ("", "here")
+    message = f"and {count} more {what}{plural}, {here}"
+    finding = Finding("JR012" if every else "JR011", "error", (first,), message)
+    return at_location(finding, sources.locate(first))
 
 
 def is_missing(finding: Finding) -> bool:
     """Say whether a finding is about a key that nobody set."""
     return finding.code == "JR010" or (finding.code == "JR013" and "must name" in finding.message)
-
-
-def _check_scalars(data: object, sources: SourceMap) -> tuple[list[Finding], set[str]]:
-    """Refuse what pydantic lets through: a bool as a number, NaN and infinity."""
-    findings: list[Finding] = []
-    bad: set[str] = set()
-    classes: dict[str, type[Section] | None] = {}
-    for path, node in sources.entries.items():
-        if not isinstance(node.value, (str, int, float)):
-            continue
-        section, _, name = path.rpartition(".")
-        if section not in classes:
-            classes[section] = class_at(section, data)
-        reason = _scalar_problem(node.value, _plain_types(classes[section], name))
-        if reason:
-            bad.add(path)
-            twin = sources.exact(path.replace("env.eval.", "env.train.", 1))
-            if path.startswith("env.eval.") and twin is not None and twin.at == node.at:
-                continue  # inherited, and told of where it was written
-            message, fix = f"`{path}: {_shown(node.value)}` {reason}", ""
-            if isinstance(node.value, str) and INTERPOLATION in node.value:
-                fix = "write the value itself"
-            elif "true or false" in reason:
-                fix = _BOOL_WORDS.get(str(node.value).lower(), "")
-            finding = Finding("JR011", "error", (path,), message, fix)
-            findings.append(at_location(finding, node.at))
-    return findings, bad
-
-
-_BOOL_WORDS = {
-    **dict.fromkeys(("yes", "y", "on", "1", "true", "t"), "write `true`"),
-    **dict.fromkeys(("no", "n", "off", "0", "false", "f"), "write `false`"),
-}
-"""What is often meant by a word or number that is no truth value in YAML 1.2."""
-
-
-def _plain_types(cls: type[Section] | None, name: str) -> frozenset[Any]:
-    """Return the types of a key that takes scalars."""
-    if cls is None or name not in cls.model_fields:
-        return frozenset()
-    annotation: Any = cls.model_fields[name].annotation
-    return frozenset(getattr(annotation, "__args__", (annotation,)))
-
-
-def _scalar_problem(value: str | float, types: frozenset[Any]) -> str:
-    """Return why a key of these types can't hold a value, empty if it may."""
-    number = bool(types & {int, float}) and bool not in types
-    if types and isinstance(value, str) and INTERPOLATION in value:
-        return "refers to another value, and joyrl fills in none"
-    if isinstance(value, bool):
-        return "must be a number" if number else ""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "is no finite number"
-    if bool in types:
-        return "must be true or false"
-    if isinstance(value, str):
-        digits = value.strip().lstrip("+-")
-        too_large = number and str not in types and digits.isdecimal() and len(digits) > 18
-    else:
-        too_large = int in types and float not in types and abs(value) > MAX_INT
-    return "is beyond 64 bits" if too_large else ""
 
 
 def _is_inherited(
@@ -225,7 +190,7 @@ def _finding(path: str, errors: list[ErrorDetails], data: object, sources: Sourc
         message = f"`{path}` is required"
         cls = class_at(section, data)
         text = help_texts(cls).get(name, "") if cls is not None else ""
-        finding = Finding("JR010", "error", (path,), message, text and f"set it: {text}")
+        finding = Finding("JR010", "error", (path,), message, text and f"set `{name}`, {text}")
         return at_location(finding, sources.locate(path))
     if kind in ("missing_name", "unknown_name"):
         known = str(errors[0].get("ctx", {}).get("known", "")).split(", ")
@@ -237,7 +202,9 @@ def _finding(path: str, errors: list[ErrorDetails], data: object, sources: Sourc
         fix = f"did you mean `{near[0]}`?" if near else _foreign_fix(name, cast("Any", value))
         finding = Finding("JR013", "error", (path,), errors[0]["msg"], fix)
         return at_location(finding, sources.locate(path, value=True))
-    message, fix = _value_message(path, errors)
+    written = sources.locate(path)
+    is_set = written is not None and written.file == SET_ORIGIN
+    message, fix = _value_message(path, errors, is_set=is_set)
     # Of two keys that don't go together the user may have written the other one.
     named = (f"{section}.{key}" for key in NAMED_KEY.findall(message))
     others = dict.fromkeys(key for key in named if key != path and sources.exact(key))
@@ -253,42 +220,61 @@ def _foreign_fix(name: str, section: Any) -> str:
     return f"{FOREIGN_KEYS[keys[0]].text} for `{keys[0]}`" if keys else ""
 
 
-def _value_message(path: str, errors: list[ErrorDetails]) -> tuple[str, str]:
-    """Return message and fix for a value of the wrong type or out of range."""
+def _value_message(path: str, errors: list[ErrorDetails], *, is_set: bool) -> tuple[str, str]:
+    """Return message and fix for a value of the wrong type or out of range.
+
+    Args:
+        path: The key.
+        errors: Pydantic's errors.
+        is_set: The value comes from `--set`.
+    """
     value = errors[0]["input"]
-    shown = _shown(value)
     reasons = list(dict.fromkeys(_reason(one) for one in errors))
     reason = " or ".join([*reasons[:1], *(one.removeprefix("must be ") for one in reasons[1:])])
-    message = f"`{path}: {shown}` {reason}" if path else f"the config {reason}"
+    fix = ""
+    if errors[0]["type"] == "value_error":
+        reason, fix = _parted(reason)
+    message = f"`{path}: {shown(value)}` {reason}" if path else f"the config {reason}"
     if errors[0]["type"] == "value_error" and isinstance(value, dict):
         message = reason  # of several keys, which it names
-    fix = ""
-    expected = str(errors[0].get("ctx", {}).get("expected", ""))
-    if errors[0]["type"] == "literal_error" and isinstance(value, str):
+    return message, fix or _value_fix(path, errors[0], is_set=is_set)
+
+
+def _parted(reason: str) -> tuple[str, str]:
+    """Return what a validator says in front of its last semicolon, and the advice behind it."""
+    head, _, tail = reason.rpartition("; ")
+    advises = tail.startswith(("use ", "set ", "did you mean ", "known: "))
+    return (head, tail) if head and advises else (reason, "")
+
+
+def _value_fix(path: str, error: ErrorDetails, *, is_set: bool) -> str:
+    """Return what to write instead, empty where nothing can be suggested."""
+    value, kind, name = error["input"], error["type"], path.rpartition(".")[2]
+    expected = str(error.get("ctx", {}).get("expected", ""))
+    in_placement = path.startswith("cluster.component_placement.")
+    if kind == "literal_error" and isinstance(value, str):
         known = re.findall(r"'([^']*)'", expected)
         near = difflib.get_close_matches(value, known, n=1, cutoff=0.6)
-        fix = f"did you mean `{near[0]}`?" if near else ""
-    elif errors[0]["type"] == "model_type" and value is None:
-        fix = f"delete the line, or write `{path.rpartition('.')[2]}: {{}}`"
-    elif errors[0]["type"] == "string_type" and isinstance(value, (int, float)):
-        fix = "put it in quotes"
-    elif isinstance(value, list) and path.startswith("cluster.component_placement."):
+        return f"did you mean `{near[0]}`?" if near else ""
+    if kind == "model_type" and value is None:
+        if is_set:
+            return f"leave it out, or set the keys in it: --set {path}.KEY=VALUE"
+        return f"delete the line, or write `{name}: {{}}`"
+    if kind == "model_type" and isinstance(value, str) and _NO_SPACE.match(value):
+        return f"a space is missing: write `{value.replace(':', ': ', 1)}`"
+    if kind == "string_type" and isinstance(value, (int, float)):
+        return "put it in quotes"
+    if isinstance(value, list) and in_placement:
         ranks = [str(rank) for rank in cast("list[object]", value)]
-        fix = f"ranks are one text: write `{','.join(ranks)}`" if ranks else "write ranks, as 0-3"
-    elif value is None and path.startswith("cluster.component_placement."):
+        return f"ranks are one text: write `{','.join(ranks)}`" if ranks else "write ranks, as 0-3"
+    if value is None and in_placement:
         # `{env,rollout: 0-3}` is two keys in YAML.
-        fix = "set ranks such as 0-3; between braces a key with commas needs quotes"
-    return message, fix
+        return "set ranks such as 0-3; between braces a key with commas needs quotes"
+    return ""
 
 
-def _shown(value: object) -> str:
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, dict):
-        return "{...}"
-    text = str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
+_NO_SPACE = re.compile(r"[A-Za-z_]\w*:\S")
+"""A key and a value without the space that makes them two."""
 
 _REASONS = {
     "string_type": "must be text",
@@ -309,5 +295,14 @@ def _reason(error: ErrorDetails) -> str:
     text = _REASONS.get(error["type"])
     if text is not None:
         return text
+    context = error.get("ctx", {})
+    if error["type"] == "too_few":
+        return f"has too few items: {context['count']}"
+    if error["type"] in ("too_short", "too_long"):
+        few = error["type"] == "too_short"
+        count = int(context["min_length" if few else "max_length"])
+        items = f"{count} item{'s' if count > 1 else ''}"
+        bound = "at least" if few else "at most"
+        return f"must have {bound} {items}, not {context['actual_length']}"
     text = error["msg"].removeprefix("Value error, ")
     return text.replace("Input should be", "must be").replace("Input should", "must")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from joyrlinf_core.config.schema import EnvConfig, EpisodeId
+from joyrlinf_core.config.schema.base import MAX_COUNT
 from joyrlinf_core.envs import reset_states
 from joyrlinf_core.envs.maniskill_sim.tasks import (
     ACTION_DIMS,
@@ -45,7 +46,7 @@ class ManiSkillConfig(EnvConfig):
     type: Literal["maniskill"]
     """Simulator."""
 
-    max_episode_steps: int = Field(default=80, ge=1)
+    max_episode_steps: int = Field(default=80, ge=1, le=MAX_COUNT)
     """Time limit of an episode in env steps."""
 
     instruction: str | None = None

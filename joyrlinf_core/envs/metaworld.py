@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, field_validator
 
 from joyrlinf_core.config.schema import EnvConfig, EpisodeId
+from joyrlinf_core.config.schema.base import MAX_COUNT
 from joyrlinf_core.envs import opengl
 from joyrlinf_core.envs.metaworld_sim.tasks import PROMPTS, TASK_SETS, expand
 from joyrlinf_core.errors import MissingExtraError
@@ -39,7 +40,7 @@ class MetaWorldConfig(EnvConfig):
     type: Literal["metaworld"]
     """Simulator."""
 
-    max_episode_steps: int = Field(default=100, ge=1)
+    max_episode_steps: int = Field(default=100, ge=1, le=MAX_COUNT)
     """Time limit of an episode in env steps; most scripted experts need 40-90."""
 
     tasks: Annotated[
@@ -87,7 +88,7 @@ class MetaWorldConfig(EnvConfig):
             if len(parts) > 1 and all(part in known for part in parts):
                 raise ValueError(f"is one text; a list is written `[{', '.join(parts)}]`")
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
+                near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
                 hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
                 raise ValueError(f"unknown task '{name}'; {hint}")
         return names

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from joyrlinf_core.config.schema import EnvConfig, EpisodeId
+from joyrlinf_core.config.schema.base import MAX_COUNT
 from joyrlinf_core.envs import reset_states
 from joyrlinf_core.envs.libero_sim.tasks import SUITES, instruction
 from joyrlinf_core.errors import EnvironmentNotReadyError
@@ -33,7 +34,7 @@ class WanConfig(EnvConfig):
     type: Literal["wan"]
     """Simulator."""
 
-    max_episode_steps: int = Field(default=256, ge=1)
+    max_episode_steps: int = Field(default=256, ge=1, le=MAX_COUNT)
     """Time limit of an episode in env steps."""
 
     suite: Literal["libero_spatial", "libero_object", "libero_goal"] = "libero_spatial"
@@ -45,7 +46,7 @@ class WanConfig(EnvConfig):
     dataset_path: str | None = None
     """Directory of the trajectories (`.npy`) whose first frames episodes start from."""
 
-    num_reset_states: int = Field(default=1500, ge=1)
+    num_reset_states: int = Field(default=1500, ge=1, le=MAX_COUNT)
     """Trajectories in `dataset_path`, over all tasks."""
 
     reward_model: Literal["resnet", "task_resnet"] = "resnet"
@@ -60,19 +61,19 @@ class WanConfig(EnvConfig):
     use_rel_reward: bool = True
     """Give the change of the classifier's output, not the output."""
 
-    chunk: int = Field(default=8, ge=1)
+    chunk: int = Field(default=8, ge=1, le=MAX_COUNT)
     """Frames that one call imagines, one an action; the policy's `num_action_chunks`."""
 
-    condition_frame_length: int = Field(default=5, ge=1)
+    condition_frame_length: int = Field(default=5, ge=1, le=MAX_COUNT)
     """Frames that one call is given: the reference frame and the last ones."""
 
-    num_frames: int = Field(default=13, ge=1, validate_default=True)
+    num_frames: int = Field(default=13, ge=1, le=MAX_COUNT, validate_default=True)
     """Frames of one call of the world model: `condition_frame_length` + `chunk`."""
 
     image_size: int = Field(default=256, ge=16, le=1024)
     """Height and width of a frame in pixels."""
 
-    num_inference_steps: int = Field(default=5, ge=1)
+    num_inference_steps: int = Field(default=5, ge=1, le=MAX_COUNT)
     """Denoise steps of the world model; 3 or 1 are faster and less sharp."""
 
     cfg_scale: float = Field(default=1.0, ge=0)
@@ -90,7 +91,7 @@ class WanConfig(EnvConfig):
     enable_offload: bool = True
     """Move the world model to host memory while the policy learns."""
 
-    infer_micro_batch_size: int = Field(default=0, ge=0)
+    infer_micro_batch_size: int = Field(default=0, ge=0, le=MAX_COUNT)
     """Rows per call of the world model and of the policy; 0 takes all envs of a stage at once."""
 
     missing_runtime: ClassVar[str] = "env type 'wan' can be planned in this version, but not run"

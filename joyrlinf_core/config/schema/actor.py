@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny
 
-from joyrlinf_core.config.schema.base import Section
+from joyrlinf_core.config.schema.base import MAX_CHUNK, MAX_COUNT, Section
 
 if TYPE_CHECKING:
     from joyrlinf_core.config.schema.env import EnvConfig
@@ -35,13 +35,13 @@ class ModelConfig(Section):
     lora_path: str | None = None
     """LoRA adapter directory to load on top."""
 
-    num_action_chunks: int = Field(default=5, ge=1)
+    num_action_chunks: int = Field(default=5, ge=1, le=MAX_CHUNK)
     """C: actions executed per policy call."""
 
-    action_dim: int | None = Field(default=None, ge=1)
+    action_dim: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """D: action dimensions that the env takes. None: the env's own."""
 
-    predict_micro_batch_size: int = Field(default=0, ge=0)
+    predict_micro_batch_size: int = Field(default=0, ge=0, le=MAX_COUNT)
     """Rows per forward pass inside the policy; 0 takes the whole batch."""
 
     add_value_head: bool = False
@@ -114,7 +114,10 @@ class OptimConfig(Section):
     value_lr: float | None = Field(default=None, gt=0)
     """Learning rate of the value head; None: `lr`."""
 
-    betas: tuple[float, float] = (0.9, 0.95)
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (
+        0.9,
+        0.95,
+    )
     """AdamW betas."""
 
     eps: float = Field(default=1e-5, gt=0)
@@ -127,7 +130,7 @@ class OptimConfig(Section):
     clip_grad: float = Field(default=1.0, gt=0)
     """Gradient norm is clipped at this."""
 
-    lr_warmup_steps: int = Field(default=0, ge=0)
+    lr_warmup_steps: int = Field(default=0, ge=0, le=MAX_COUNT)
     """Linear warm-up, in scheduler steps."""
 
     lr_schedule: Literal["constant", "cosine"] = "constant"
@@ -151,10 +154,10 @@ class FsdpConfig(Section):
 class ActorConfig(Section):
     """The learner."""
 
-    micro_batch_size: int = Field(default=32, ge=1)
+    micro_batch_size: int = Field(default=32, ge=1, le=MAX_COUNT)
     """Samples per forward and backward pass on one rank."""
 
-    gradient_accumulation_steps: int = Field(default=1, ge=1)
+    gradient_accumulation_steps: int = Field(default=1, ge=1, le=MAX_COUNT)
     """Micro-batches per optimizer step on one rank."""
 
     precision: Literal["fp32", "bf16"] = "fp32"
@@ -176,5 +179,5 @@ class ActorConfig(Section):
 class RolloutConfig(Section):
     """Policy inference in rollout."""
 
-    pipeline_stage_num: int = Field(default=1, ge=1)
+    pipeline_stage_num: int = Field(default=1, ge=1, le=MAX_COUNT)
     """S: groups of envs per rank; one simulates while the policy infers for the next."""

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from joyrlinf_core.config.schema.base import Section
+from joyrlinf_core.config.schema.base import MAX_COUNT, Section
 
 
 class AlgorithmConfig(Section):
@@ -36,7 +36,7 @@ class AlgorithmConfig(Section):
     loss_args: dict[str, Any] = Field(default_factory=dict)
     """Extra arguments of a third-party loss."""
 
-    group_size: int = Field(default=8, ge=1)
+    group_size: int = Field(default=8, ge=1, le=MAX_COUNT)
     """G: consecutive envs that share one initial state."""
 
     reward_type: Literal["chunk_level", "action_level"] = "chunk_level"
@@ -87,10 +87,10 @@ class AlgorithmConfig(Section):
     value_loss_coef: float = Field(default=1.0, ge=0)
     """Weight of the value loss."""
 
-    update_epoch: int = Field(default=1, ge=1)
+    update_epoch: int = Field(default=1, ge=1, le=MAX_COUNT)
     """Passes over the samples of one rollout."""
 
-    max_staleness: int = Field(default=0, ge=0)
+    max_staleness: int = Field(default=0, ge=0, le=MAX_COUNT)
     """Async only: weight versions between the policy that acted and the one that learns, at most. A
     rollout that would exceed it waits, so nothing is generated for nothing."""
 
@@ -106,6 +106,6 @@ class AlgorithmConfig(Section):
     on_nonfinite: Literal["stop", "skip"] = "stop"
     """What to do when a loss or gradient norm is NaN or infinite."""
 
-    dead_signal_steps: int = Field(default=20, ge=0)
+    dead_signal_steps: int = Field(default=20, ge=0, le=MAX_COUNT)
     """Warn after this many steps in a row without a group that has any variance in returns; 0
     never."""

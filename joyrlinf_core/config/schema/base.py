@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
+MAX_COUNT = 1_000_000_000
+"""Largest count of anything: far beyond any run, and products of them stay quick to work with."""
+
+MAX_CHUNK = 1_000
+"""Most actions of one chunk; policies predict some tens of them."""
+
 
 class Section(BaseModel):
     """A frozen config section.

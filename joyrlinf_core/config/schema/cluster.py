@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from joyrlinf_core.config.schema.base import Section
+from joyrlinf_core.config.schema.base import MAX_COUNT, Section
 
 
 class ClusterConfig(Section):
@@ -22,7 +22,7 @@ class ClusterConfig(Section):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where policies run. `auto` takes CUDA where the machine has it."""
 
-    cpu_threads: int | None = Field(default=None, ge=1)
+    cpu_threads: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Torch threads per rank on CPU. None: cores of the machine / ranks per node."""
 
     placement_basis: Literal["global", "per_node"] = "global"

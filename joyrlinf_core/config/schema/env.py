@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pydantic import Field
 
-from joyrlinf_core.config.schema.base import Section
+from joyrlinf_core.config.schema.base import MAX_COUNT, Section
 
 if TYPE_CHECKING:
     from joyrlinf_core.envs.base import Simulator
@@ -34,19 +34,19 @@ class EnvConfig(Section):
     type: str
     """Simulator: a file of `envs/`, an entry point, or `pkg.module:Attr`."""
 
-    total_num_envs: int = Field(ge=1)
+    total_num_envs: int = Field(ge=1, le=MAX_COUNT)
     """E: environments of all ranks together."""
 
-    max_episode_steps: int = Field(ge=1)
+    max_episode_steps: int = Field(ge=1, le=MAX_COUNT)
     """Time limit of an episode in env steps."""
 
-    max_steps_per_rollout_epoch: int | None = Field(default=None, ge=1)
+    max_steps_per_rollout_epoch: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Env steps of one rollout epoch; T = this / C. None: `max_episode_steps`."""
 
-    rollout_epoch: int = Field(default=1, ge=1)
+    rollout_epoch: int = Field(default=1, ge=1, le=MAX_COUNT)
     """R: rollout epochs per training step."""
 
-    num_episodes: int | None = Field(default=None, ge=1)
+    num_episodes: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Evaluation only: fixed held-out episodes, each played once. None: total_num_envs *
     rollout_epoch."""
 
@@ -57,10 +57,10 @@ class EnvConfig(Section):
     ignore_terminations: bool = False
     """Success does not end an episode; only the time limit does."""
 
-    num_workers: int = Field(default=1, ge=0)
+    num_workers: int = Field(default=1, ge=0, le=MAX_COUNT)
     """Simulator processes per rank and pipeline stage; 0 steps in the rank's own process."""
 
-    infer_micro_batch_size: int = Field(default=0, ge=0)
+    infer_micro_batch_size: int = Field(default=0, ge=0, le=MAX_COUNT)
     """Rows per policy call in rollout; 0 takes all envs of a stage at once."""
 
     reward_coef: float = Field(default=1.0, gt=0)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from joyrlinf_core.config.schema.base import Section
+from joyrlinf_core.config.schema.base import MAX_COUNT, Section
 
 
 class LoggerConfig(Section):
@@ -25,7 +25,7 @@ class LoggerConfig(Section):
 class RunnerConfig(Section):
     """The loop around rollout and update."""
 
-    max_steps: int = Field(default=1000, ge=1)
+    max_steps: int = Field(default=1000, ge=1, le=MAX_COUNT)
     """Training steps; one is a rollout and the updates on it."""
 
     max_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -43,7 +43,7 @@ class RunnerConfig(Section):
     save_interval: int = -1
     """Write a checkpoint every this many steps; <= 0 only at the end and on a stop request."""
 
-    keep_checkpoints: int = Field(default=2, ge=1)
+    keep_checkpoints: int = Field(default=2, ge=1, le=MAX_COUNT)
     """Newest checkpoints that stay on disk."""
 
     resume_dir: str | None = None

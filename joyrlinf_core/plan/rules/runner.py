@@ -274,7 +274,7 @@ def checkpoint_is_whole(context: RuleContext) -> Iterator[Finding]:
             "type": "metaworld",
             "total_num_envs": 2,
             "max_episode_steps": 80,
-            "num_episodes": 100_000_000_000,
+            "num_episodes": 100_000_000,
         },
     },
 )
@@ -290,12 +290,12 @@ def held_out_episodes_are_enough(context: RuleContext) -> Iterator[Finding]:
     wanted = eval_episodes(context.config, context.job or "train")
     available = env.num_eval_episodes_available
     if available is not None and wanted > available:
-        message = (
-            f"evaluation asks for {wanted} episodes, but `type: {env.type}` has {available} that "
-            "are held out"
-        )
-        path = "env.eval.num_episodes"
-        yield finding("JR508", (path,), message, context.fix("JR508", {path: available}))
+        message = f"evaluation asks for {wanted} episodes, but `type: {env.type}` has {available}"
+        path, split = "env.eval.num_episodes", "env.eval.eval_split"
+        deciding = ("eval_split", "suite", "task_id_filter", "tasks", "num_reset_states")
+        there = (f"env.eval.{name}" for name in deciding if hasattr(env, name))
+        changes = [{path: available}, {split: "all"}]
+        yield finding("JR508", (path, *there), message, context.fix("JR508", *changes))
 
 
 def _step_of(directory: str) -> int | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn
 from pydantic import Field, ValidationInfo, field_validator
 
 from joyrlinf_core.config.schema.actor import ModelConfig
+from joyrlinf_core.config.schema.base import MAX_COUNT
 from joyrlinf_core.errors import EnvironmentNotReadyError
 from joyrlinf_core.policies.gr00t.architecture import Architecture
 
@@ -36,7 +37,7 @@ class Gr00tConfig(ModelConfig):
     model_type: Literal["gr00t"] = "gr00t"
     """Policy family."""
 
-    denoising_steps: int = Field(default=4, ge=1)
+    denoising_steps: int = Field(default=4, ge=1, le=MAX_COUNT)
     """K: denoise steps per prediction."""
 
     noise_method: Literal["flow_sde", "flow_cps", "flow_noise"] = "flow_sde"
@@ -74,7 +75,7 @@ class Gr00tConfig(ModelConfig):
     disable_dropout: bool = True
     """Switch the head's dropout of 0.2 off; rollout and update would otherwise disagree."""
 
-    padding_value: int = Field(default=570, ge=1)
+    padding_value: int = Field(default=570, ge=1, le=MAX_COUNT)
     """Length that pictures (256 tokens each) and prompt are padded to. The head reads padding too,
     so it must be the same in training, rollout and evaluation."""
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from joyrlinf_core.config.schema.base import Section
+from joyrlinf_core.config.schema.base import MAX_COUNT, Section
 
 Family = Literal["pi0", "pi05"]
 Variant = Literal["tiny-pi0", "tiny-pi05", "small-pi0", "small-pi05", "pi0", "pi05"]
@@ -96,59 +96,59 @@ class Architecture:
 class ArchitectureOverrides(Section):
     """Sizes that replace those of the variant; None keeps the variant's."""
 
-    image_size: int | None = Field(default=None, ge=1)
+    image_size: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Side of the square picture that the model sees, in pixels. Tiny and small variants otherwise
     take the env's."""
 
-    patch_size: int | None = Field(default=None, ge=1)
+    patch_size: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Side of a vision patch in pixels."""
 
-    vision_width: int | None = Field(default=None, ge=1)
+    vision_width: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Width of the vision tower."""
 
-    vision_depth: int | None = Field(default=None, ge=1)
+    vision_depth: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Layers of the vision tower."""
 
-    vision_heads: int | None = Field(default=None, ge=1)
+    vision_heads: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Attention heads of the vision tower."""
 
-    vision_mlp: int | None = Field(default=None, ge=1)
+    vision_mlp: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Hidden width of the vision tower's MLPs."""
 
-    width: int | None = Field(default=None, ge=1)
+    width: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Width of the language model."""
 
-    depth: int | None = Field(default=None, ge=1)
+    depth: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Layers of the language model and of the action expert."""
 
-    mlp: int | None = Field(default=None, ge=1)
+    mlp: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Hidden width of the language model's MLPs."""
 
-    expert_width: int | None = Field(default=None, ge=2)
+    expert_width: int | None = Field(default=None, ge=2, le=MAX_COUNT)
     """Width of the action expert."""
 
-    expert_mlp: int | None = Field(default=None, ge=1)
+    expert_mlp: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Hidden width of the action expert's MLPs."""
 
-    heads: int | None = Field(default=None, ge=1)
+    heads: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Query heads."""
 
-    kv_heads: int | None = Field(default=None, ge=1)
+    kv_heads: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Key and value heads."""
 
-    head_dim: int | None = Field(default=None, ge=2)
+    head_dim: int | None = Field(default=None, ge=2, le=MAX_COUNT)
     """Width of one head."""
 
-    action_dim: int | None = Field(default=None, ge=1)
+    action_dim: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """A: width of an action inside the model. Tiny and small variants otherwise take the env's."""
 
-    state_dim: int | None = Field(default=None, ge=1)
+    state_dim: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Width of the state inside the model. Tiny and small variants otherwise take the env's."""
 
-    horizon: int | None = Field(default=None, ge=1)
+    horizon: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """H: actions per prediction."""
 
-    max_token_len: int | None = Field(default=None, ge=1)
+    max_token_len: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Longest prompt in tokens."""
 
     def apply(self, base: Architecture) -> Architecture:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from pydantic import Field, model_validator
 
 from joyrlinf_core.config.schema.actor import ModelConfig
+from joyrlinf_core.config.schema.base import MAX_COUNT
 from joyrlinf_core.errors import CheckpointError, ConfigError
 from joyrlinf_core.policies import norm_stats
 from joyrlinf_core.policies.openpi import layout
@@ -61,7 +62,7 @@ class OpenPiConfig(ModelConfig):
     architecture: ArchitectureOverrides = ArchitectureOverrides()
     """Sizes that replace those of `variant`."""
 
-    num_steps: int = Field(default=4, ge=1)
+    num_steps: int = Field(default=4, ge=1, le=MAX_COUNT)
     """K: denoise steps per prediction."""
 
     noise_method: Literal["flow_sde", "flow_cps", "flow_noise"] = "flow_sde"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn
 from pydantic import Field
 
 from joyrlinf_core.config.schema.actor import ModelConfig
+from joyrlinf_core.config.schema.base import MAX_CHUNK, MAX_COUNT
 from joyrlinf_core.errors import EnvironmentNotReadyError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class OpenVlaOftConfig(ModelConfig):
     model_type: Literal["openvla_oft"] = "openvla_oft"
     """Policy family."""
 
-    num_action_chunks: int = Field(default=8, ge=1)
+    num_action_chunks: int = Field(default=8, ge=1, le=MAX_CHUNK)
     """C: actions that one call predicts and executes; the policy is trained for 8."""
 
     unnorm_key: str | None = None
@@ -32,7 +33,7 @@ class OpenVlaOftConfig(ModelConfig):
     num_images_in_input: int = Field(default=1, ge=1, le=3)
     """Cameras that the policy reads, the first ones of the env."""
 
-    max_prompt_length: int = Field(default=128, ge=1)
+    max_prompt_length: int = Field(default=128, ge=1, le=MAX_COUNT)
     """Prompt tokens; shorter prompts are padded. Usual: 30 for ManiSkill, 128 for LIBERO."""
 
     center_crop: bool = True
@@ -42,7 +43,7 @@ class OpenVlaOftConfig(ModelConfig):
     """Keep the stop token behind the action tokens. Checkpoints of SimpleVLA-RL and openvla-oft
     want it, those of RLinf do not."""
 
-    n_action_bins: int = Field(default=256, ge=2)
+    n_action_bins: int = Field(default=256, ge=2, le=MAX_COUNT)
     """Action tokens: the last ones of the vocabulary."""
 
     temperature_train: float = Field(default=1.0, gt=0)
@@ -52,7 +53,7 @@ class OpenVlaOftConfig(ModelConfig):
     temperature_eval: float = Field(default=0.0, ge=0)
     """Temperature of sampling in evaluation; 0 takes the likeliest token."""
 
-    lora_rank: int = Field(default=32, ge=0)
+    lora_rank: int = Field(default=32, ge=0, le=MAX_COUNT)
     """Rank of the LoRA on every linear layer; 0 trains all weights."""
 
     lora_alpha: float | None = Field(default=None, gt=0)

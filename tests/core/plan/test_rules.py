@@ -571,3 +571,18 @@ def test_build_plan_refuses_what_the_rules_refuse(make_config):
     with pytest.raises(ConfigError) as caught:
         build_plan(make_config({"algorithm.group_size": 7}), "train")
     assert codes(caught.value.findings) == ["JR104", SKIPPED]
+
+
+@pytest.mark.parametrize(
+    ("sets", "fix"),
+    [
+        (["env.eval.num_episodes=1001"], "env.eval.num_episodes 900, or env.eval.eval_split all"),
+        (["env.eval.num_episodes=5001"], "env.eval.num_episodes 900"),
+        (["env.eval.eval_split=all", "env.eval.num_episodes=5000"], "env.eval.num_episodes 4500"),
+    ],
+)
+def test_libero_says_how_many_episodes_it_has(sets, fix):
+    loaded = load_config("libero-pi05-90", sets)
+    (found,) = [f for f in check_loaded(loaded) if f.severity == "error"]
+    assert (found.code, found.paths[0]) == ("JR508", "env.eval.num_episodes")
+    assert found.fix == fix
