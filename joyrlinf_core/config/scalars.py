@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import types
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, cast, get_args, get_origin
 
 from joyrlinf_core.config.foreign_keys import INTERPOLATION
 from joyrlinf_core.config.keys import class_at
 from joyrlinf_core.config.schema.base import Section
-from joyrlinf_core.config.source_map import Located, SourceMap, at_location
+from joyrlinf_core.config.source_map import SourceMap, at_location
 from joyrlinf_core.config.yaml_tree import MAX_INT, core_schema_tag
 from joyrlinf_core.errors import Finding
 
@@ -61,15 +61,13 @@ def check_scalars(data: object, sources: SourceMap) -> tuple[list[Finding], set[
 
 def shown(value: object) -> str:
     """Return a value on one line, as YAML has it; text that reads like something else in quotes."""
-    if isinstance(value, Located):
-        value = value.value
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, dict):
         return "{...}"
     if isinstance(value, list):
-        items: list[object] = value
-        text = f"[{', '.join(shown(item) for item in items)}]"
+        items = [shown(item) for item in cast("list[object]", value)]
+        text = f"[{', '.join(items)}]"
     else:
         text = str(value)
         if isinstance(value, str) and (core_schema_tag(value) != "str" or value != value.strip()):
@@ -83,7 +81,7 @@ def _plain_types(annotation: Any) -> frozenset[Any]:
     if origin is Annotated:
         return _plain_types(get_args(annotation)[0])
     if origin in (Union, types.UnionType):
-        return frozenset().union(*(_plain_types(part) for part in get_args(annotation)))
+        return frozenset[Any]().union(*(_plain_types(part) for part in get_args(annotation)))
     return frozenset((annotation,))
 
 
@@ -92,7 +90,7 @@ def _item_types(annotation: Any) -> frozenset[Any]:
     if get_origin(annotation) is not tuple:
         return frozenset()
     parts = (part for part in get_args(annotation) if part is not Ellipsis)
-    return frozenset().union(*(_plain_types(part) for part in parts))
+    return frozenset[Any]().union(*(_plain_types(part) for part in parts))
 
 
 _SWITCHES = {

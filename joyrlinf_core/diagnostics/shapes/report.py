@@ -54,6 +54,7 @@ class Sizes:
 
     Attributes:
         actors: W_a.
+        epochs: R, rollout epochs of one training step.
         t: T_eff, chunk steps of one training step.
         columns: B, columns of one actor.
         group_size: G.
@@ -64,6 +65,7 @@ class Sizes:
     """
 
     actors: int
+    epochs: int
     t: int
     columns: int
     group_size: int

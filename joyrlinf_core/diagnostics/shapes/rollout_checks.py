@@ -6,6 +6,7 @@ Each is a `CheckFunction`, see `outcome.py`.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
@@ -51,24 +52,32 @@ def layout(entries: Iterable[Entry], run: ShapeRun) -> str:
 def whole_groups(run: ShapeRun) -> str:
     """Each actor holds whole groups, every env is on one actor."""
     sizes, envs = run.planned, run.plan.batch.num_envs
-    holder: dict[int, int] = {}
+    size = sizes.group_size
+    held: list[tuple[range, int]] = []
     for actor in range(sizes.actors):
-        ids = run.env_ids(actor)
-        if len(ids) != sizes.columns:
-            fail(f"actor {actor} gets {len(ids)} columns, expected B = {sizes.columns}")
-        for column, env_id in enumerate(ids):
-            group = env_id // sizes.group_size
-            if holder.setdefault(group, actor) != actor:
-                fail(f"group {group} is on actors {holder[group]} and {actor}")
-            if group != ids[column - column % sizes.group_size] // sizes.group_size:
+        parts = run.env_ids(actor)
+        count = sum(map(len, parts))
+        if count != sizes.columns:
+            fail(f"actor {actor} gets {count} columns, expected B = {sizes.columns}")
+        column = 0
+        for ids in parts:
+            if column % size or ids.start % size or len(ids) % size:
+                group = ids.start // size
                 fail(f"column {column} of actor {actor} is of group {group}, its neighbours not")
-        if len(set(ids)) != len(ids):
-            fail(f"actor {actor} gets an env twice")
-    if len(holder) != envs // sizes.group_size:
-        fail(f"{len(holder)} groups are dealt, expected {envs // sizes.group_size}")
+            held.append((ids, actor))
+            column += len(ids)
+    held.sort(key=lambda one: one[0].start)
+    for (ids, actor), (others, other) in pairwise(held):
+        if others.start < ids.stop:
+            group = others.start // size
+            if actor == other:
+                fail(f"actor {actor} gets an env twice, of group {group}")
+            fail(f"group {group} is on actors {actor} and {other}")
+    groups = sum(len(ids) for ids, _ in held) // size
+    if groups != envs // size:
+        fail(f"{groups} groups are dealt, expected {envs // size}")
     return (
-        f"{counted(sizes.actors, 'actor')} x {counted(sizes.groups, 'group')} of "
-        f"{sizes.group_size} = "
+        f"{counted(sizes.actors, 'actor')} x {counted(sizes.groups, 'group')} of {size} = "
         f"{envs} envs, no group on two actors"
     )
 

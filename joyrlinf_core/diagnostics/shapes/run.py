@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import torch
@@ -29,10 +31,11 @@ if TYPE_CHECKING:
     from joyrlinf_core.batch.metrics import Metric
     from joyrlinf_core.batch.rollout import RolloutBatch
     from joyrlinf_core.batch.train import AdvantageResult, TrainBatch
+    from joyrlinf_core.config.schema import EnvConfig
     from joyrlinf_core.diagnostics.shapes.report import Sizes
     from joyrlinf_core.diagnostics.shapes.script import Episode
     from joyrlinf_core.diagnostics.shapes.sizes import Stored
-    from joyrlinf_core.plan.run_plan import RunPlan
+    from joyrlinf_core.plan.run_plan import RunPlan, Shard
 
 _STEP = 0.01
 """How far the stand-in policy moves before losses are compared, so that ratios are not all one."""
@@ -73,7 +76,7 @@ class ShapeRun:
     def __post_init__(self) -> None:
         config = self.plan.config
         self.algorithm = config.algorithm
-        self.env = config.env.train
+        self.env = self._env_to_run()
         self.objective = Objective(self.algorithm, self.env)
         self.policy = StandIn(
             torch.zeros(self.sizes.chunk, self.sizes.action_dim),
@@ -81,26 +84,59 @@ class ShapeRun:
             has_entropy=config.actor.model.has_entropy,
         )
 
-    def env_ids(self, actor: int) -> list[int]:
-        """Return the env behind each column of an actor, by the plan's shard map."""
+    def _env_to_run(self) -> EnvConfig:
+        """Return the env; its episodes are shorter where rollout epochs are."""
+        env, sizes, planned = self.plan.config.env.train, self.sizes, self.planned
+        steps, whole = sizes.t * planned.epochs, planned.t * sizes.epochs
+        if steps == whole:
+            return env
+        limit = max(1, env.max_episode_steps * steps // whole)
+        return env.model_copy(update={"max_episode_steps": limit})
+
+    @cached_property
+    def _shards(self) -> dict[int, list[Shard]]:
+        """The shard map by actor rank."""
+        found: dict[int, list[Shard]] = {}
+        for shard in self.plan.shards:
+            found.setdefault(shard.destination, []).append(shard)
+        return found
+
+    @cached_property
+    def _sources(self) -> dict[int, int]:
+        """Place of each rollout rank among them."""
+        return {rank: place for place, rank in enumerate(self.plan.placement.rollout_ranks)}
+
+    def env_ids(self, actor: int) -> list[range]:
+        """Return the envs behind the columns of an actor, in order, by the plan's shard map."""
         place = self.plan.placement
         columns = self.planned.columns * len(place.actor_ranks) // len(place.rollout_ranks)
-        found: list[int] = []
-        for shard in self.plan.shards:
-            if shard.destination == place.actor_ranks[actor]:
-                ids = layout.env_ids(place.rollout_ranks.index(shard.source), columns)
-                found += ids[shard.source_column : shard.source_column + shard.columns]
+        found: list[range] = []
+        for shard in self._shards.get(place.actor_ranks[actor], ()):
+            ids = layout.env_ids(self._sources[shard.source], columns)
+            found.append(ids[shard.source_column : shard.source_column + shard.columns])
         return found
+
+    def groups_of(self, actor: int) -> list[int]:
+        """Return the group behind each column of an actor that is run: whole groups, cut alike."""
+        sizes, whole = self.sizes, self.planned.group_size
+        firsts = (env_id for ids in self.env_ids(actor) for env_id in ids[::whole])
+        numbers = [first // whole for first in islice(firsts, sizes.groups)]
+        return [number for number in numbers for _ in range(sizes.group_size)]
 
     def make_rollouts(self) -> None:
         """Record the first columns of each actor."""
-        seed, sizes = self.plan.config.runner.seed, self.sizes
+        seed, sizes, planned = self.plan.config.runner.seed, self.sizes, self.plan.batch
+        batch = planned.model_copy(
+            update={
+                "t_eff": sizes.t,
+                "rollout_epochs": sizes.epochs,
+                "chunk_steps": sizes.t // sizes.epochs,
+                "group_size": sizes.group_size,
+            }
+        )
         for actor in range(sizes.actors):
-            ids = self.env_ids(actor)[: sizes.columns]
-            groups = [env_id // sizes.group_size for env_id in ids]
-            episodes = write_script(
-                groups, self.plan.batch, self.env, self.algorithm, seed=seed + actor
-            )
+            groups = self.groups_of(actor)
+            episodes = write_script(groups, batch, self.env, self.algorithm, seed=seed + actor)
             script = Script.of(episodes, sizes.t, sizes.columns, sizes.chunk)
             rollout = make_rollout(
                 script,

@@ -1,8 +1,10 @@
 """How much of a plan `shape-check` runs. No torch.
 
-T, C, D and the group size stay. Actors are cut to two. Columns of an actor with more than 1,024
-samples are cut to the smallest number of whole groups, at least four, whose samples make whole
-optimizer steps. Policy tensors of more than 64 MiB are halved along the longest axes of their rows.
+C and D stay. Actors are cut to two. Columns of an actor with more than 1,024 samples are cut to the
+smallest number of whole groups, at least four, whose samples make whole optimizer steps. Where more
+than 8,192 samples, 65,536 actions or 1,024 episodes are left, T and G do not stay either: two
+rollout epochs of 16 chunk steps (1,024 actions at most), four groups of 8 and up to four optimizer
+steps are run. Policy tensors of more than 64 MiB are halved along the longest axes of their rows.
 """
 
 from __future__ import annotations
@@ -20,6 +22,12 @@ _ACTORS = 2
 _SAMPLES = 1024
 _GROUPS = 4
 """Synthetic groups come in three kinds; one more stands twice."""
+_MANY_SAMPLES, _MANY_ACTIONS, _MANY_EPISODES = 8192, 65536, 1024
+"""What an actor may hold whose T and groups are run as planned."""
+_EPOCHS, _CHUNK_STEPS, _GROUP_SIZE, _STEPS = 2, 16, 8, 4
+"""Most of an actor that holds more."""
+_ACTIONS = 1024
+"""Actions of an epoch that its chunk steps are cut to as well."""
 _STORED_BYTES = 64 << 20
 """Policy tensors of all actors that are run."""
 
@@ -44,6 +52,7 @@ def planned_sizes(plan: RunPlan) -> Sizes:
     batch = plan.batch
     return Sizes(
         actors=len(plan.placement.actor_ranks),
+        epochs=batch.rollout_epochs,
         t=batch.t_eff,
         columns=batch.columns_per_actor,
         group_size=batch.group_size,
@@ -57,16 +66,43 @@ def planned_sizes(plan: RunPlan) -> Sizes:
 def sizes_to_run(planned: Sizes) -> Sizes:
     """Return the sizes to run, by the rule at the top."""
     actors = min(planned.actors, _ACTORS)
-    if planned.samples <= _SAMPLES:
-        return replace(planned, actors=actors)
-    per_group = planned.t * planned.group_size
-    whole = planned.step_rows // gcd(planned.step_rows, per_group)
-    groups = min(-(-_GROUPS // whole) * whole, planned.groups)
+    sizes = replace(planned, actors=actors)
+    if planned.samples > _SAMPLES:
+        per_group = planned.t * planned.group_size
+        whole = planned.step_rows // gcd(planned.step_rows, per_group)
+        groups = min(-(-_GROUPS // whole) * whole, planned.groups)
+        sizes = replace(
+            sizes,
+            columns=groups * planned.group_size,
+            optimizer_steps=groups * per_group // planned.step_rows,
+        )
+    episodes = sizes.epochs * sizes.columns
+    few = sizes.samples <= _MANY_SAMPLES and episodes <= _MANY_EPISODES
+    return sizes if few and sizes.samples * sizes.chunk <= _MANY_ACTIONS else _small(sizes)
+
+
+def _small(sizes: Sizes) -> Sizes:
+    """Return sizes of which everything that makes a run long is cut."""
+    epochs = min(sizes.epochs, _EPOCHS)
+    chunk_steps = min(_CHUNK_STEPS, max(1, _ACTIONS // sizes.chunk))
+    t = epochs * min(sizes.t // sizes.epochs, chunk_steps)
+    size, groups = min(sizes.group_size, _GROUP_SIZE), min(sizes.groups, _GROUPS)
+    samples = t * size * groups
+    steps = next(
+        n for n in range(_STEPS, 0, -1) if n <= sizes.optimizer_steps and t * size % n == 0
+    )
+    rows = samples // steps
+    # As many micro-batches a step as planned, or as many as divide it.
+    parts = min(sizes.step_rows // sizes.micro_batch, rows)
+    parts = next(n for n in range(parts, 0, -1) if rows % n == 0)
     return replace(
-        planned,
-        actors=actors,
-        columns=groups * planned.group_size,
-        optimizer_steps=groups * per_group // planned.step_rows,
+        sizes,
+        epochs=epochs,
+        t=t,
+        columns=groups * size,
+        group_size=size,
+        optimizer_steps=steps,
+        micro_batch=rows // parts,
     )
 
 
@@ -119,6 +155,13 @@ def reduction(planned: Sizes, ran: Sizes, stored: Stored, cut: Stored) -> str:
             for name, spec in before.items()
             if after[name] != spec
         ]
+    cut_sizes = (
+        ("T", planned.t, ran.t),
+        ("G", planned.group_size, ran.group_size),
+        ("m", planned.micro_batch, ran.micro_batch),
+    )
+    parts += [f"{name} {now} of {whole}" for name, whole, now in cut_sizes if now != whole]
     if not parts:
         return "ran in full"
-    return f"ran reduced: {', '.join(parts)}; T {ran.t} in full"
+    in_full = f"; T {ran.t} in full" if ran.t == planned.t else ""
+    return f"ran reduced: {', '.join(parts)}{in_full}"

@@ -142,10 +142,9 @@ def minibatches(run: ShapeRun) -> str:
             }
             if per_group % len(steps) == 0 and shares != {per_group // len(steps)}:
                 fail(f"a group has {sorted(shares)} samples in a step")
-    config = run.plan.config.actor
     return (
         f"{sizes.samples} samples = {counted(sizes.optimizer_steps, 'step')} x "
-        f"{config.gradient_accumulation_steps} micro-batches x {config.micro_batch_size}"
+        f"{sizes.step_rows // sizes.micro_batch} micro-batches x {sizes.micro_batch}"
     )
 
 

@@ -90,6 +90,64 @@ def test_large_plans_are_reduced_and_shown_in_full():
     assert f"B {ran.columns} of {planned.columns}" in report.notes[0]
 
 
+HUGE = [
+    ("quickstart", "env.train.total_num_envs=999999936"),
+    ("quickstart", "env.train.rollout_epoch=100", "env.train.auto_reset=true"),
+    ("quickstart", "env.train.rollout_epoch=10000"),
+    ("quickstart", "env.train.rollout_epoch=100000000", "env.train.auto_reset=true"),
+    ("quickstart", "env.train.max_episode_steps=100000"),
+    ("quickstart", "actor.micro_batch_size=57600", "env.train.rollout_epoch=300"),
+    (
+        "quickstart",
+        "algorithm.group_size=100000000",
+        "env.train.total_num_envs=400000000",
+        "actor.micro_batch_size=1",
+        "actor.gradient_accumulation_steps=1",
+    ),
+    (
+        "libero-gr00t-goal-async",
+        "env.train.total_num_envs=1000000000",
+        "actor.micro_batch_size=100",
+    ),
+    (
+        "maniskill-openvla-oft-sync",
+        "env.train.max_episode_steps=1000000",
+        "actor.model.num_action_chunks=1000",
+        "actor.micro_batch_size=1000",
+        "actor.gradient_accumulation_steps=32",
+    ),
+    (
+        "quickstart",
+        "cluster.component_placement={'env,rollout,actor': 0-9999}",
+        "env.train.total_num_envs=160000",
+        "env.eval.total_num_envs=20000",
+        "actor.micro_batch_size=48",
+        "actor.gradient_accumulation_steps=1",
+        "algorithm.update_epoch=1",
+    ),
+]
+
+
+@pytest.mark.parametrize("sets", HUGE, ids=range(len(HUGE)))
+def test_no_plan_takes_long(sets):
+    plan = plan_of(*sets)
+    started = time.process_time()
+    report = shape_check(plan)
+    assert time.process_time() - started < 4, "0.4 to 1.5 s"
+    assert not failed(report), report.checks
+    assert len(report.checks) == ALL
+    assert report.ran.samples <= 8192
+    assert report.planned.samples == plan.batch.samples_per_actor
+
+
+def test_what_is_cut_of_a_huge_plan_is_said():
+    report = shape_check(plan_of("quickstart", "env.train.rollout_epoch=10000"))
+    assert (report.planned.t, report.ran.t) == (60_000, 12)
+    assert (report.ran.groups, report.ran.optimizer_steps) == (4, 4)
+    assert "T 12 of 60000" in report.notes[0]
+    assert "in full" not in report.notes[0]
+
+
 def test_pictures_that_take_too_much_are_cut():
     report = shape_check(two_actors("env.train.image_size=512", "actor.model.variant=tiny-pi05"))
     images = next(row for row in report.rows if row.tensor == "inputs.images")
