@@ -144,9 +144,10 @@ def _set_device(plan: RunPlan, place: Place) -> torch.device:
     import torch
 
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    wanted = plan.config.cluster.device
+    wanted, shared = plan.config.cluster.device, plan.config.launcher.mps
     available = torch.cuda.is_available()
-    if wanted == "cpu" or (wanted == "auto" and not available):
+    # Who can't reach the MPS daemon sees no GPU; that must not become a run on the CPU.
+    if wanted == "cpu" or (wanted == "auto" and not available and not shared):
         return torch.device("cpu")
     number, count = plan.ranks[place.rank].device, torch.cuda.device_count() if available else 0
     if number >= count:

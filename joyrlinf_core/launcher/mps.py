@@ -32,7 +32,7 @@ SERVER_SECONDS = 60.0
 GUARD_SECONDS = 5.0
 _POLL_SECONDS = 0.1
 _GUARD = "joyrlinf_core.launcher.mps_guard"
-_WITHOUT = "give each process a GPU of its own: launcher.mps: false, and half the gpus_per_node"
+_WITHOUT = "launcher.mps: false, with one process a GPU"
 
 
 def check_ready(plan: RunPlan) -> None:
@@ -98,8 +98,7 @@ def _devices(plan: RunPlan) -> str:
     if not installed:
         raise EnvironmentNotReadyError(
             "launcher.mps: no GPU on this machine (nvidia-smi lists none)",
-            fix="check that `nvidia-smi -L` lists GPUs (in a container: --gpus all); or launcher."
-            "mps: false",
+            fix=f"see that `nvidia-smi -L` lists GPUs (in a container: --gpus all); or {_WITHOUT}",
         )
     needed = 1 + max(rank.device for rank in plan.ranks)
     named = os.environ.get(gpus.VISIBLE)

@@ -1,5 +1,6 @@
 """`launcher.mps` with a fake of NVIDIA's programs: what workers get, and that no daemon is left."""
 
+import json
 import os
 import signal
 import subprocess
@@ -55,8 +56,8 @@ def places(tmp_path, monkeypatch):
 def make_shared(make_plan):
     """Returns a function that makes a plan with two processes on each GPU."""
 
-    def make(ranks=2, **args):
-        config = {"launcher": {"mps": True}, "cluster": {"device": "cpu"}}
+    def make(ranks=2, device="cpu", **args):
+        config = {"launcher": {"mps": True}, "cluster": {"device": device}}
         return make_plan(ranks=ranks, config=config, **args)
 
     return make
@@ -95,16 +96,14 @@ def write_worker(tmp_path, after):
 
 
 def noted(run_dir, rank):
-    import json
-
     return json.loads((run_dir.root / f"environment_{rank}").read_text())
 
 
 KILL_ONE = "time.sleep(0.2); context.rank or os.kill(os.getpid(), 9); time.sleep(60)"
 RAISE = "raise ValueError('broken')"
-WAIT = "time.sleep(120)"
 
 
+@pytest.mark.slow
 def test_workers_get_a_daemon_of_their_own_that_ends_with_them(
     make_shared, nvidia, places, tmp_path, monkeypatch
 ):
@@ -128,6 +127,7 @@ def test_workers_get_a_daemon_of_their_own_that_ends_with_them(
     assert daemons(places) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [RAISE, KILL_ONE], ids=["exception", "kill -9"])
 def test_the_daemon_ends_with_a_run_that_fails(make_shared, nvidia, places, tmp_path, after):
     plan = make_shared()
@@ -138,43 +138,70 @@ def test_the_daemon_ends_with_a_run_that_fails(make_shared, nvidia, places, tmp_
     assert daemons(places) == []
 
 
-@pytest.mark.parametrize("also", ["launcher alone", "guard too"])
-def test_the_daemon_ends_although_its_launcher_was_killed(
-    make_shared, nvidia, places, tmp_path, also
-):
-    plan = make_shared()
+@pytest.mark.slow
+@pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="about a machine without a GPU")
+def test_workers_that_see_no_gpu_do_not_turn_to_the_cpu(make_shared, nvidia, places, tmp_path):
+    plan = make_shared(device="auto")
     run_dir = run_directory.create(plan)
-    script = (
-        "import sys\n"
-        "from pathlib import Path\n"
-        "from joyrlinf_core.launcher.supervisor import supervise\n"
-        "from joyrlinf_core.observability.run_dir import RunDir\n"
-        "from joyrlinf_core.plan.run_plan import RunPlan\n"
-        "class Quiet:\n"
-        "    on_record = on_notice = lambda self, _: None\n"
-        "    on_tick = lambda self: None\n"
-        "run_dir = RunDir(Path(sys.argv[1]))\n"
-        "plan = RunPlan.model_validate_json(run_dir.plan.read_text())\n"
-        "sys.exit(supervise(plan, run_dir, Quiet(), worker=sys.argv[2:]).exit_code)\n"
-    )
-    worker = write_worker(tmp_path, WAIT)
-    launcher = subprocess.Popen([sys.executable, "-c", script, str(run_dir.root), *worker])
-    wait_for((run_dir.root / "environment_0").exists)
-    assert len(daemons(places)) == 2  # and its server
-    if also == "launcher alone":
-        os.kill(launcher.pid, signal.SIGKILL)
-        launcher.wait()
-        wait_for(lambda: not daemons(places), seconds=20)
-        place = Path(noted(run_dir, 0)["CUDA_MPS_PIPE_DIRECTORY"])
-        assert (place / "has_quit").exists()
-        return
-    for pid in (guard_of(launcher.pid), launcher.pid):
-        os.kill(pid, signal.SIGKILL)
+    outcome = supervise(plan, run_dir, Recorder(), worker=write_worker(tmp_path, "pass"))
+    assert outcome.exit_code == ExitCode.ENVIRONMENT_NOT_READY
+    assert outcome.digest is not None
+    assert "needs CUDA device 0, this machine shows 0" in outcome.digest.headline
+
+
+LAUNCHER = """
+import subprocess, sys, time
+from pathlib import Path
+from joyrlinf_core.launcher import mps
+from joyrlinf_core.launcher.meeting_place import meeting_place
+from joyrlinf_core.observability.run_dir import RunDir
+from joyrlinf_core.plan.run_plan import RunPlan
+
+run_dir = RunDir(Path(sys.argv[1]))
+plan = RunPlan.model_validate_json(run_dir.plan.read_text())
+with meeting_place() as place, mps.shared_gpus(plan, place, run_dir, 0) as variables:
+    # Stands for a worker: it notices only after a while that its launcher is gone.
+    worker = subprocess.Popen(["sleep", sys.argv[2]], env=variables)
+    (run_dir.root / "place").write_text(f"{place}")
+    time.sleep(120)
+"""
+
+
+@pytest.fixture
+def launch(make_shared, nvidia, places):
+    """Returns a function that starts a launcher; it gives the process and its private directory."""
+
+    def start(worker_seconds):
+        run_dir = run_directory.create(make_shared())
+        command = [sys.executable, "-c", LAUNCHER, str(run_dir.root), str(worker_seconds)]
+        launcher = subprocess.Popen(command)
+        note = run_dir.root / "place"
+        wait_for(lambda: note.exists() and note.read_text())
+        assert len(daemons(places)) == 2  # and its server
+        return launcher, Path(note.read_text())
+
+    return start
+
+
+def test_a_killed_launcher_leaves_no_daemon_behind(launch, places):
+    launcher, place = launch(worker_seconds=1.5)
+    launcher.kill()
     launcher.wait()
-    # The next launch on this machine finds it, once it is sure that nobody is at work there.
-    (place,) = places.glob("joyrl-*")
-    os.utime(place, (time.time() - 3600,) * 2)
-    assert daemons(places)
+    killed = time.monotonic()
+    wait_for(lambda: not daemons(places), seconds=20)
+    assert (place / "mps" / "has_quit").exists()
+    assert time.monotonic() - killed > 0.5, "workers come first"
+
+
+def test_a_daemon_that_nobody_stopped_is_stopped_by_the_next_launch(launch, places):
+    launcher, place = launch(worker_seconds=0)
+    os.kill(guard_of(launcher.pid), signal.SIGKILL)
+    launcher.kill()
+    launcher.wait()
+    with meeting_place.meeting_place():
+        assert len(daemons(places)) == 2  # it may be at its start
+    long_ago = time.time() - 3600
+    os.utime(place, (long_ago, long_ago))
     with meeting_place.meeting_place():
         assert daemons(places) == []
         assert not place.exists()
