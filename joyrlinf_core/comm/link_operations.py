@@ -185,7 +185,7 @@ class AllToAll(LinkOperation):
 class PingPong(LinkOperation):
     """One rank sends to another, which sends as much back: two transfers a call.
 
-    Batched point-to-point as in `p2p.py`, so that it goes through the group's own connections.
+    Batched point-to-point as in comm mode v1, so that it goes through the group's own connections.
 
     Args:
         channel: The group.

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from joyrlinf_core.batch.rollout import RolloutBatch
 from joyrlinf_core.checkpoint.manager import CheckpointManager, fitting
 from joyrlinf_core.checkpoint.manifest import config_hash
-from joyrlinf_core.comm.weights import WeightHeader, WeightSender
+from joyrlinf_core.comm.weights.channel import WeightHeader
+from joyrlinf_core.comm.weights.sender import WeightSender
 from joyrlinf_core.engine.learner import Learner
 from joyrlinf_core.errors import RunFailedError
 from joyrlinf_core.observability.events import CheckpointSaved, Warned

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from joyrlinf_core.batch.metrics import decode
 from joyrlinf_core.comm.scalars import ScalarChannel
-from joyrlinf_core.comm.trajectories import TrajectoryExchange
-from joyrlinf_core.comm.weights import WeightHeader
+from joyrlinf_core.comm.trajectories.exchange import TrajectoryExchange
+from joyrlinf_core.comm.weights.channel import WeightHeader
 from joyrlinf_core.engine.actor_role import ActorRole
 from joyrlinf_core.engine.learning_watch import LearningWatch
 from joyrlinf_core.engine.metrics import reduce_metrics
@@ -29,7 +29,7 @@ from joyrlinf_core.profiler.schedule import StepProfiler
 
 if TYPE_CHECKING:
     from joyrlinf_core.batch.metrics import Metrics
-    from joyrlinf_core.comm.trajectories import Received
+    from joyrlinf_core.comm.trajectories.exchange import Received
     from joyrlinf_core.engine.context import JobContext
     from joyrlinf_core.engine.links import Links
 

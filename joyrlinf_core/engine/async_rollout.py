@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from joyrlinf_core.batch.metrics import Metric, decode, encode, merge
 from joyrlinf_core.comm.collectives import Collectives
 from joyrlinf_core.comm.scalars import ScalarChannel
-from joyrlinf_core.comm.trajectories import TrajectoryExchange
+from joyrlinf_core.comm.trajectories.exchange import TrajectoryExchange
 from joyrlinf_core.engine.policies import load_policy
 from joyrlinf_core.engine.rollout_role import RolloutRole
 from joyrlinf_core.engine.stopping import JobStopped

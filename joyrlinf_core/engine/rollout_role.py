@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from joyrlinf_core.comm.weights import WeightReceiver
+from joyrlinf_core.comm.weights.receiver import WeightReceiver
 from joyrlinf_core.engine.evaluator import Evaluator
 from joyrlinf_core.engine.rollout import Rollout
 from joyrlinf_core.engine.vec_envs import can_share, open_vec_envs

@@ -12,8 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from joyrlinf_core.comm.trajectories import TrajectoryExchange
-from joyrlinf_core.comm.weights import WeightHeader
+from joyrlinf_core.comm.trajectories.exchange import TrajectoryExchange
+from joyrlinf_core.comm.weights.channel import WeightHeader
 from joyrlinf_core.engine.actor_role import ActorRole
 from joyrlinf_core.engine.learning_watch import LearningWatch
 from joyrlinf_core.engine.links import Links

@@ -28,7 +28,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 
-from joyrlinf_core.comm.trajectories import TrajectoryExchange
+from joyrlinf_core.comm.trajectories.exchange import TrajectoryExchange
 from joyrlinf_core.config.loader import load_config
 from joyrlinf_core.plan.build import build_plan
 from joyrlinf_core.plan.run_plan import RunPlan

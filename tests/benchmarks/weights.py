@@ -24,7 +24,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.multiprocessing.spawn import spawn
 
-from joyrlinf_core.comm.weights import WeightHeader, WeightReceiver, WeightSender
+from joyrlinf_core.comm.weights.channel import WeightHeader
+from joyrlinf_core.comm.weights.receiver import WeightReceiver
+from joyrlinf_core.comm.weights.sender import WeightSender
 
 LAYER = [(1024, 1024)] * 4 + [(1024, 4096), (4096, 1024), (1024,), (1024,)]
 ADAPTER = [(32, 1024), (1024, 32), (32,), (1024,)]

@@ -5,9 +5,9 @@ import threading
 import pytest
 import torch
 
-from joyrlinf_core.comm.weight_channel import WeightHeader
-from joyrlinf_core.comm.weight_layout import Spec, one_bucket
-from joyrlinf_core.comm.weight_versions import Slot, Versions
+from joyrlinf_core.comm.weights.channel import WeightHeader
+from joyrlinf_core.comm.weights.layout import Spec, one_bucket
+from joyrlinf_core.comm.weights.versions import Slot, Versions
 from joyrlinf_core.errors import RunFailedError
 
 BUFFERS = one_bucket([Spec("a", (1,), torch.uint8), Spec("b", (1,), torch.uint8)])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.distributed import ProcessGroup
 
-    from joyrlinf_core.comm.weight_layout import Layout
+    from joyrlinf_core.comm.weights.layout import Layout
 
 _MAGIC = 0x4A525731
 """ASCII `JRW1`."""

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
-from joyrlinf_core.comm import all_to_all, p2p
-from joyrlinf_core.comm.buffers import BufferPool, Link
-from joyrlinf_core.comm.packing import (
+from joyrlinf_core.comm.trajectories import all_to_all, p2p
+from joyrlinf_core.comm.trajectories.buffers import BufferPool, Link
+from joyrlinf_core.comm.trajectories.packing import (
     HEADER_BYTES,
     Header,
     Kind,

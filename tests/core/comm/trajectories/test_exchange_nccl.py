@@ -12,9 +12,9 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import spawn
 
-from joyrlinf_core.comm.buffers import Link
-from joyrlinf_core.comm.trajectories import TrajectoryExchange
-from tests.core.comm.exchange_ranks import MODES, plan_of, same, share, whole
+from joyrlinf_core.comm.trajectories.buffers import Link
+from joyrlinf_core.comm.trajectories.exchange import TrajectoryExchange
+from tests.core.comm.trajectories.exchange_ranks import MODES, plan_of, same, share, whole
 
 pytestmark = pytest.mark.multigpu
 

@@ -16,9 +16,9 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import spawn
 
-from joyrlinf_core.comm import all_to_all, p2p
-from joyrlinf_core.comm.buffers import Link
-from joyrlinf_core.comm.trajectories import TrajectoryExchange
+from joyrlinf_core.comm.trajectories import all_to_all, p2p
+from joyrlinf_core.comm.trajectories.buffers import Link
+from joyrlinf_core.comm.trajectories.exchange import TrajectoryExchange
 from joyrlinf_core.config.loader import load_config
 from joyrlinf_core.errors import RunFailedError
 from joyrlinf_core.plan.build import build_plan

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Shard
 
-from joyrlinf_core.comm.weight_layout import Bucket, Spec, in_buckets, one_bucket
+from joyrlinf_core.comm.weights.layout import Bucket, Spec, in_buckets, one_bucket
 from joyrlinf_core.observability.activity import waiting
 
 if TYPE_CHECKING:

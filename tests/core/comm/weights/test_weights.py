@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.core.comm import weight_ranks
+from tests.core.comm.weights import weight_ranks
 
 HEADER = 8 * (3 + 2)
 PARAMETERS = 48 + 32 + 336 + 144 + 80 + 16

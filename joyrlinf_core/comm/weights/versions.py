@@ -16,8 +16,8 @@ from joyrlinf_core.observability.activity import waiting
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from joyrlinf_core.comm.weight_channel import Channel, WeightHeader
-    from joyrlinf_core.comm.weight_layout import Bucket, Layout
+    from joyrlinf_core.comm.weights.channel import Channel, WeightHeader
+    from joyrlinf_core.comm.weights.layout import Bucket, Layout
 
 
 @dataclass

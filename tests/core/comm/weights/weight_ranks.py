@@ -14,9 +14,11 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.multiprocessing.spawn import spawn
 
-from joyrlinf_core.comm import weight_layout
 from joyrlinf_core.comm.sharding import shard
-from joyrlinf_core.comm.weights import WeightHeader, WeightReceiver, WeightSender
+from joyrlinf_core.comm.weights import layout as weight_layout
+from joyrlinf_core.comm.weights.channel import WeightHeader
+from joyrlinf_core.comm.weights.receiver import WeightReceiver
+from joyrlinf_core.comm.weights.sender import WeightSender
 from joyrlinf_core.errors import RunFailedError
 from joyrlinf_core.policies.base import Sharding
 

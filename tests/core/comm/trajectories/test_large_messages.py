@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import spawn
 
-from tests.core.comm.exchange_ranks import MODES
+from tests.core.comm.trajectories.exchange_ranks import MODES
 
 NBYTES = 2**31 + 2**20 + 5
 MARKS = (0, 2**31 - 1, 2**31, 2**31 + 1, NBYTES - 1)

@@ -15,7 +15,9 @@ from torch import nn
 from torch.multiprocessing.spawn import spawn
 
 from joyrlinf_core.comm.sharding import shard
-from joyrlinf_core.comm.weights import WeightHeader, WeightReceiver, WeightSender
+from joyrlinf_core.comm.weights.channel import WeightHeader
+from joyrlinf_core.comm.weights.receiver import WeightReceiver
+from joyrlinf_core.comm.weights.sender import WeightSender
 from joyrlinf_core.policies.base import Sharding
 
 SHAPES = [(4096, 4096), (2048, 4096), (10_000_001,), (8193, 1023), *[(257,), (33, 65)] * 50]

@@ -5,9 +5,18 @@ from typing import Any
 import pytest
 import torch
 
-from joyrlinf_core.comm.trajectories import TrajectoryExchange
-from tests.core.comm import exchange_ranks
-from tests.core.comm.exchange_ranks import CPU, MAPS, MODES, WORLD, memory, plan_of, same, whole
+from joyrlinf_core.comm.trajectories.exchange import TrajectoryExchange
+from tests.core.comm.trajectories import exchange_ranks
+from tests.core.comm.trajectories.exchange_ranks import (
+    CPU,
+    MAPS,
+    MODES,
+    WORLD,
+    memory,
+    plan_of,
+    same,
+    whole,
+)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import zlib
 import pytest
 import torch
 
-from joyrlinf_core.comm.packing import (
+from joyrlinf_core.comm.trajectories.packing import (
     ALIGNMENT,
     DTYPES,
     HEADER_BYTES,
@@ -17,7 +17,7 @@ from joyrlinf_core.comm.packing import (
     put_columns,
 )
 from joyrlinf_core.errors import RunFailedError
-from tests.core.comm.exchange_ranks import SIZE, plan_of, same, share, whole
+from tests.core.comm.trajectories.exchange_ranks import SIZE, plan_of, same, share, whole
 
 HEADER = Header(Kind.LAYOUT, 3, 7, 5, 6, payload=1024, longest=2048, table=64, checksum=0xDEADBEEF)
 

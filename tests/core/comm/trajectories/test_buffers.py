@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from joyrlinf_core.comm.buffers import BufferPool
+from joyrlinf_core.comm.trajectories.buffers import BufferPool
 
 
 def place(buffer: torch.Tensor) -> int:

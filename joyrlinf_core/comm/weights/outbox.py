@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from joyrlinf_core.comm.weight_channel import Channel, WeightHeader
-from joyrlinf_core.comm.weight_layout import Layout, agree
-from joyrlinf_core.comm.weight_versions import Slot
+from joyrlinf_core.comm.weights.channel import Channel, WeightHeader
+from joyrlinf_core.comm.weights.layout import Layout, agree
+from joyrlinf_core.comm.weights.versions import Slot
 from joyrlinf_core.errors import RunFailedError
 from joyrlinf_core.observability.activity import waiting
 

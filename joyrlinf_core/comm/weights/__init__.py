@@ -1,0 +1,1 @@
+"""Weights of the policy that learns, on their way to copies that act."""
