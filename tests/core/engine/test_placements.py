@@ -67,9 +67,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("placements")
     policy = str(make_policy(directory / "policy", make_config()))
     cases = {"one": case(policy, ONE), "one ppo": case(policy, ONE, **PPO)}
-    for name, placement in (ACROSS | SPLIT).items():
-        for mode in ("v1", "v2"):
-            cases[f"{name}, {mode}"] = case(policy, placement, algorithm__comm_mode=mode)
+    # Both modes deliver the same bytes, see `comm`; here they take turns.
+    for index, (name, placement) in enumerate((ACROSS | SPLIT).items()):
+        mode = ("v1", "v2")[index % 2]
+        cases[name] = case(policy, placement, algorithm__comm_mode=mode)
     for name, placement in ACROSS.items():
         if "hybrid" not in name:
             cases[f"async, {name}"] = case(policy, placement, **ASYNC)
@@ -111,11 +112,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["v1", "v2"])
 @pytest.mark.parametrize("name", [*ACROSS, *SPLIT])
-def test_sync_ranks_learn_what_one_learns(runs: Path, name: str, mode: str) -> None:
-    got = weights(runs / f"{name}, {mode}", 3)
-    assert largest_difference(weights(runs / "one", 3), got) < 1e-5
+def test_sync_ranks_learn_what_one_learns(runs: Path, name: str) -> None:
+    assert largest_difference(weights(runs / "one", 3), weights(runs / name, 3)) < 1e-5
 
 
 @pytest.mark.slow
