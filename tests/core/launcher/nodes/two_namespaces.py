@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from joyrlinf_core.observability.liveness import ProcessId
 
 ADDRESSES = ("10.231.77.1", "10.231.77.2")
 HERE = Path(__file__).parent
@@ -34,6 +37,7 @@ class Namespaces:
         self.links = [f"jv{os.getpid()}n{node}" for node in range(2)]
 
     def open(self):
+        self.remove_stale()
         for name in self.names:
             ip("netns", "add", name)
         ip("link", "add", self.links[0], "type", "veth", "peer", "name", self.links[1])
@@ -45,6 +49,16 @@ class Namespaces:
 
     def set(self, name, link, state):
         ip("-n", name, "link", "set", link, state)
+
+    @staticmethod
+    def remove_stale():
+        """Remove what test runs left behind that were killed."""
+        listed = subprocess.run(
+            ["ip", "netns", "list"], capture_output=True, text=True, check=False
+        )
+        for name in re.findall(r"(?m)^joyrl\d+n[01]\b", listed.stdout):
+            if not ProcessId.of(int(re.search(r"\d+", name).group())).alive:
+                subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
 
     def close(self):
         for name in self.names:
