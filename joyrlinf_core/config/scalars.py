@@ -116,7 +116,7 @@ def _problem(value: str | float, kinds: frozenset[Any]) -> tuple[str, str]:
         return "must be true or false", word and f"write `{word}`"
     if isinstance(value, str):
         return _text_as_number(value) if number and str not in kinds else ("", "")
-    too_large = int in kinds and float not in kinds and abs(value) > MAX_INT
+    too_large = int in kinds and float not in kinds and not -MAX_INT - 1 <= value <= MAX_INT
     return ("is beyond 64 bits", "") if too_large else ("", "")
 
 

@@ -166,12 +166,13 @@ def _unknown_key(
         sources: Where it was written.
         told: Sections whose keys were listed already; grows.
     """
-    section, _, name = path.rpartition(".")
+    name = str(error["loc"][-1])
+    section = path.removesuffix(name).rstrip(".")
     hint = suggest(path, data, sources.written_beside(path))
     message = f"unknown key `{name}`" + (f" in `{section}`" if section else "")
     fix = hint.text or "delete it"
     cls = class_at(section, data)
-    if "." in str(error["loc"][-1]):
+    if "." in name and not name.replace(".", "").isdigit():
         fix = "keys are nested in a file: one section a line; dots are for --set"
     elif name == "extends":
         fix = "`extends` stands at the top of a file; on the command line use --preset"

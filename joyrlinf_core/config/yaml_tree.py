@@ -15,6 +15,7 @@ from typing import Any, cast
 import yaml
 
 from joyrlinf_core.config.source_map import Located, Location, Scalar, at_location
+from joyrlinf_core.config.yaml_errors import syntax_finding
 from joyrlinf_core.errors import Finding
 
 MAX_BYTES = 1 << 20
@@ -109,9 +110,9 @@ def read_tree(raw: bytes | str, file: str, findings: list[Finding]) -> Located |
         node = cast(Any, yaml).compose(text, Loader=_CoreSchemaLoader)
         return None if node is None else _Builder(text, file, findings).build(node)
     except _LimitError as error:
-        findings.append(replace(_syntax_finding(error, text, file), code="JR005"))
+        findings.append(replace(syntax_finding(error, text, file), code="JR005"))
     except yaml.MarkedYAMLError as error:
-        findings.append(_syntax_finding(error, text, file))
+        findings.append(syntax_finding(error, text, file))
     except yaml.reader.ReaderError as error:
         findings.append(_character_finding(text, error.position, file))
     except (ValueError, OverflowError):
@@ -159,34 +160,6 @@ def _character_finding(text: str, position: int, file: str) -> Finding:
 def _line_and_column(text: str, position: int) -> tuple[int, int]:
     lines = text[:position].replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return len(lines), len(lines[-1]) + 1
-
-
-def _syntax_finding(error: yaml.MarkedYAMLError, text: str, file: str) -> Finding:
-    mark = error.problem_mark or error.context_mark
-    problem = str(error.problem or error.context or "broken YAML")
-    fix = ""
-    if "'\\t'" in problem:
-        problem, fix = "a tab stands where YAML allows spaces only", "write spaces"
-    elif "mapping values are not allowed" in problem:
-        fix = "put the value in quotes if it holds ': ', or mend the indentation of this line"
-    elif "could not find expected ':'" in problem:
-        fix = "write `key: value`"
-    elif "another document" in problem:
-        message = "the file holds more than one YAML document"
-        return _at_mark(message, "keep one, and delete this `---`", mark, text, file)
-    elif "undefined alias" in problem:
-        fix = "put text that starts with * in quotes"
-    if error.context and error.context_mark and error.context not in problem:
-        problem = f"{problem} ({error.context}, line {error.context_mark.line + 1})"
-    return _at_mark(problem, fix, mark, text, file)
-
-
-def _at_mark(message: str, fix: str, mark: yaml.Mark | None, text: str, file: str) -> Finding:
-    if mark is None:
-        return Finding("JR003", "error", (), message, fix, file, 1, 1)
-    # A problem at the end of the file is reported on the line after the last.
-    line = min(mark.line + 1, max(1, len(text.splitlines())))
-    return Finding("JR003", "error", (), message, fix, file, line, mark.column + 1)
 
 
 class _Builder:
@@ -259,9 +232,11 @@ class _Builder:
             tag = node.tag.replace(_PREFIX, "")
             self._report("JR005", at, path, f"`{shown}` can't be read as {tag}")
         else:
-            if not isinstance(value, int) or abs(value) <= MAX_INT:
+            if not isinstance(value, int) or -MAX_INT - 1 <= value <= MAX_INT:
                 return Located(value, at, key)
-            self._report("JR005", at, path, f"`{shown}` is beyond 64 bits", "a smaller number")
+            self._report(
+                "JR005", at, path, f"`{shown}` is beyond 64 bits", "write a smaller number"
+            )
         return None
 
     def _sequence(self, node: yaml.SequenceNode, path: str) -> list[Located]:

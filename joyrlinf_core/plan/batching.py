@@ -22,10 +22,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
-from math import log
+from math import lcm, log
 from typing import Literal
 
 from joyrlinf_core.config.schema import Config
+from joyrlinf_core.config.schema.base import MAX_COUNT
 from joyrlinf_core.plan.run_plan import BatchPlan, Job, Placement
 
 
@@ -195,7 +196,12 @@ def nearest(
     step = shape.env_ranks if number == "num_envs" else 1
     below = now - 1 if number not in wholes else min(now - 1, whole)
     above = (now // step + 1) * step
-    found = (first(range(below // step * step, 0, -step)), first(range(above, reach + 1, step)))
+    found = [first(range(below // step * step, 0, -step)), first(range(above, reach + 1, step))]
+    if number == "num_envs" and found[1] is None:
+        # Farther away only as many as give every stage and every actor whole groups.
+        whole = lcm(shape.env_ranks * shape.stages, shape.rollout_ranks * shape.stages)
+        whole = lcm(whole, shape.actor_ranks) * shape.group_size
+        found[1] = first(range((now // whole + 1) * whole, MAX_COUNT + 1, whole))
     return tuple(value for value in found if value is not None)
 
 

@@ -18,7 +18,9 @@ from joyrlinf_core.plan.run_plan import Placement, PlacementMode
 
 ROLES = ("env", "rollout", "actor")
 
-_RANGE = re.compile(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?\Z")
+_RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?\Z")
+_DIGITS = 9
+"""Python takes long to read very many."""
 MAX_RANKS = 65_536
 """Largest rank number that is accepted; a larger one is a typing error."""
 
@@ -45,8 +47,12 @@ def _parsed(text: str) -> tuple[int, ...]:
         match = _RANGE.match(part)
         if match is None:
             raise RankSyntaxError(f"`{part.strip()}` is no rank and no range")
-        first = int(match[1])
-        last = int(match[2]) if match[2] is not None else first
+        for number in match.groups(""):
+            if len(number.lstrip("0")) > _DIGITS:
+                shown = number if len(number) <= 20 else f"{number[:20]}..."
+                raise RankSyntaxError(f"rank {shown} is beyond {MAX_RANKS - 1}")
+        first = int(match[1].lstrip("0") or "0")
+        last = int(match[2].lstrip("0") or "0") if match[2] is not None else first
         if last < first:
             raise RankSyntaxError(f"the range {first}-{last} runs backwards")
         if last >= MAX_RANKS:

@@ -50,7 +50,10 @@ def _fix(
     far: list[Change] = []
     for number in numbers:
         key, now = _KEYS[number], getattr(shape, number)
-        for value in nearest(shape, number, code, lambda v, k=key: context.mends(code, {k: v})):
+        values = nearest(shape, number, code, lambda v, k=key: context.settles(code, {k: v}))
+        if not values:
+            values = nearest(shape, number, code, lambda v, k=key: context.mends(code, {k: v}))
+        for value in values:
             (near if value <= 2 * now else far).append({key: value})
     near.extend(change for change in more if context.mends(code, change))
     batch: tuple[Number, ...] = ("micro_batch_size", "gradient_accumulation_steps")
@@ -68,7 +71,8 @@ def _fix(
     keys = " or ".join(_KEYS[number] for number in numbers)
     # Far more of something is no help while there is something nearer, except more envs.
     distant = [change for change in far if not near or _ENVS in change]
-    return told([*near, *distant]) or f"no single value of {keys} and no pair helps; change several"
+    text = told(context.best([*near, *distant]))
+    return text or f"no single value of {keys} that was tried helps, and no pair; change several"
 
 
 def _as_change(numbers: Mapping[Number, int]) -> Change:
@@ -182,8 +186,9 @@ def groups_fit_stages(context: RuleContext) -> Iterator[Finding]:
             f"env ranks / {shape.stages} stages = {per_stage} envs; {per_stage} % group_size "
             f"{shape.group_size} = {per_stage % shape.group_size}"
         )
-        paths = (_KEYS["group_size"], _ENVS)
-        fix = _fix(context, shape, "JR104", ("group_size", "num_envs"))
+        paths = (_KEYS["group_size"], _ENVS, _KEYS["stages"])
+        numbers: tuple[Number, ...] = ("group_size", "num_envs", "stages")
+        fix = _fix(context, shape, "JR104", numbers)
         yield finding("JR104", paths, message, fix)
 
 

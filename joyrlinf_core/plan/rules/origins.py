@@ -21,11 +21,13 @@ class Origins:
         written: Dotted keys of the user's own file and of `--set`, not of what the file extends.
             Empty where nobody knows, and for a file that writes every key there is, such as the
             config of a run: it says nothing about what its author meant.
+        given: Those of them that come from `--set`.
         inherited: Names under `env.eval` whose value is that of `env.train`; None where nobody
             knows, then equal values count as inherited.
     """
 
     written: frozenset[str] = frozenset()
+    given: frozenset[str] = frozenset()
     inherited: frozenset[str] | None = None
 
     @classmethod
@@ -47,7 +49,11 @@ class Origins:
             elif node.key.file == own:
                 written.add(path)
         own_words = given if _is_complete(written | given) else written | given
-        return cls(frozenset(own_words), frozenset(inherited))
+        return cls(frozenset(own_words), frozenset(given), frozenset(inherited))
+
+    def distance(self, path: str) -> int:
+        """Return how near a key is to the user: 0 by `--set`, 1 in the own file, 2 elsewhere."""
+        return 0 if path in self.given else 1 if path in self.written else 2
 
     def with_followers(self, changes: Mapping[str, Any], config: Config) -> dict[str, Any]:
         """Return changes together with what they change in `env.eval`.

@@ -10,12 +10,12 @@ OTHER_CODES: dict[str, str] = {
     """,
     "JR002": """A config file can be read.
 
-    It is UTF-8 text without control characters, of moderate size, and its permissions allow
-    reading.
+    It is UTF-8 text of moderate size, and its permissions allow reading.
     """,
     "JR003": """A config file is YAML.
 
-    The finding shows where reading stopped; the mistake is there or on the line before.
+    The finding shows where reading stopped, or what was opened and not closed; the mistake is there
+    or on the line before. Control characters are no YAML.
 
     Example: a tab at the start of a line; YAML indents with spaces.
     """,
@@ -27,9 +27,9 @@ OTHER_CODES: dict[str, str] = {
     """,
     "JR005": """A config uses plain YAML only.
 
-    Values are text, numbers, true, false, null, lists and sections, keys are text. Tags such as
-    `!!python/object`, aliases that contain themselves, and files that expand to very many values
-    are refused.
+    Values are text, numbers, true, false, null, lists and sections, keys are text. Tags other than
+    those of these types (`!!int`, `!!str`), such as `!!python/object`, aliases that contain
+    themselves, and files that expand to very many values are refused.
     """,
     "JR006": """A config file holds sections.
 
@@ -49,8 +49,8 @@ OTHER_CODES: dict[str, str] = {
     """,
     "JR011": """A value has the right type and lies in its range.
 
-    Numbers follow YAML 1.2: `1e-5` is a number, `010` is 10, `yes` and `12:30` are text, true and
-    false are the only switches. NaN and infinity are refused.
+    Numbers follow YAML 1.2: `1e-5` is a number, `010` is 10; `"5"` in quotes, `1_000`, `yes` and
+    `12:30` are text, true and false are the only switches. NaN and infinity are refused.
     """,
     "JR012": """A key is one that its section has.
 

@@ -19,7 +19,7 @@ from joyrlinf_core.plan.placement import (
     role_entries,
 )
 from joyrlinf_core.plan.rules.changes import Change, told
-from joyrlinf_core.plan.rules.placements import nearby
+from joyrlinf_core.plan.rules.placements import completions, nearby
 from joyrlinf_core.plan.rules.rule import CLUSTER, RuleContext, finding, rule
 
 _PLACEMENT = "cluster.component_placement"
@@ -39,14 +39,15 @@ def roles_are_complete(context: RuleContext) -> Iterator[Finding]:
 
     Example: `env,rollout: 0-3` alone says nothing of the actor; add `actor: 4-7`.
     """
-    entries = role_entries(context.config.cluster)
+    cluster = context.config.cluster
+    entries = role_entries(cluster)
+    complete = _complete(context) if not context.probing else ""
     seen: dict[str, str] = {}
     for entry in entries:
         if entry.role not in ROLES:
             near = difflib.get_close_matches(entry.role, ROLES, n=1, cutoff=0.6)
-            roles = f"roles are {', '.join(ROLES)}"
-            advice = f"did you mean `{near[0]}`?" if near else roles
-            fix = advice if near else _nearby(context, "JR201") or advice
+            fix = f"did you mean `{near[0]}`?" if near else complete
+            fix = fix or f"roles are {', '.join(ROLES)}"
             yield finding("JR201", (entry.path,), f"unknown role `{entry.role}`", fix)
         elif entry.role in seen:
             message = f"the role `{entry.role}` is placed twice, in `{seen[entry.role]}` and here"
@@ -55,11 +56,19 @@ def roles_are_complete(context: RuleContext) -> Iterator[Finding]:
     missing = [role for role in ROLES if role not in seen]
     if missing:
         message = f"no ranks are given for {', '.join(missing)}"
-        gpus = context.config.cluster.gpus_per_node
-        change = {_PLACEMENT: {",".join(ROLES): f"0-{gpus - 1}" if gpus and gpus > 1 else "0"}}
-        advice = "place every role, as in `env,rollout: 0-3`"
-        fix = context.fix("JR201", change) or _nearby(context, "JR201") or advice
+        fix = complete or "place every role, as in `env,rollout: 0-3`"
         yield finding("JR201", (_PLACEMENT,), message, fix)
+
+
+def _complete(context: RuleContext) -> str:
+    """Return the nearest placements of every role as a fix; empty if none works."""
+    cluster = context.config.cluster
+    offered = [change for change in completions(cluster) if context.mends("JR201", change)]
+    if offered:
+        return told(context.best(offered[:2]))
+    gpus = cluster.gpus_per_node
+    everything = {_PLACEMENT: {",".join(ROLES): f"0-{gpus - 1}" if gpus and gpus > 1 else "0"}}
+    return _nearby(context, "JR201") or context.fix("JR201", everything)
 
 
 @rule(
@@ -195,14 +204,11 @@ def no_rank_is_idle(context: RuleContext) -> Iterator[Finding]:
         for entry, ranks in parsed_entries(cluster)
     }
     path = "cluster.gpus_per_node"
-    renumbered: dict[str, object] = {_PLACEMENT: placed}
-    if cluster.gpus_per_node is not None:
-        renumbered[path] = len(busy)
-    fix = context.fix(
-        "JR205",
-        {path: max(busy, default=0) + 1},
-        renumbered,
-    )
+    changes: list[Change] = [{path: max(busy, default=0) + 1}]
+    if any(rank != place for rank, place in moved.items()):
+        fewer = {path: len(busy)} if cluster.gpus_per_node is not None else {}
+        changes.append({_PLACEMENT: placed, **fewer})
+    fix = context.fix("JR205", *changes)
     fix = ", or ".join(part for part in (_nearby(context, "JR205"), fix) if part) or (
         "give every rank a role, or number them from 0 and lower cluster.gpus_per_node"
     )

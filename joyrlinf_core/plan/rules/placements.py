@@ -42,6 +42,41 @@ def nearby(cluster: ClusterConfig) -> Iterator[Change]:
     yield {PLACEMENT: told(dict.fromkeys(ROLES, everywhere))}
 
 
+def completions(cluster: ClusterConfig) -> Iterator[Change]:
+    """Yield placements in which the roles that have no ranks get some; all others keep theirs.
+
+    They take those of an unknown role; else the ranks that are left, or as many more where the
+    cluster's size is not given; else the same ranks as the others.
+    """
+    known: dict[str, tuple[int, ...]] = {}
+    unknown: tuple[int, ...] = ()
+    for entry, ranks in parsed_entries(cluster):
+        if ranks and entry.role in ROLES:
+            known.setdefault(entry.role, ranks)
+        elif ranks:
+            unknown = unknown or ranks
+    missing = [role for role in ROLES if role not in known]
+    if not missing:
+        yield {PLACEMENT: told(known)}
+        return
+    used = tuple(sorted(set[int]().union(*known.values())))
+    if unknown:
+        yield {PLACEMENT: told({**known, **dict.fromkeys(missing, unknown)})}
+    if not used:
+        return
+    per_node = cluster.gpus_per_node
+    size = limit(cluster, per_node) if per_node else 2 * (used[-1] + 1)
+    free = tuple(rank for rank in range(size) if rank not in set(used))
+    # Simulators and policy take what the other one has; the learner gets ranks of its own first.
+    near = next((known[role] for role in ("rollout", "env") if role in known), None)
+    if "actor" in missing and near is not None and free:
+        simulated = {role: known.get(role, near) for role in ("env", "rollout")}
+        yield {PLACEMENT: told({**simulated, "actor": free})}
+    elif "actor" in known and free:
+        yield {PLACEMENT: told({**dict.fromkeys(missing, free), **known})}
+    yield {PLACEMENT: told({**dict.fromkeys(missing, near or used), **known})}
+
+
 def told(roles: dict[str, tuple[int, ...]]) -> dict[str, str]:
     """Return a placement as it is written; roles on the same ranks share a line."""
     together: dict[tuple[int, ...], list[str]] = {}

@@ -143,9 +143,11 @@ def chunk_fits_horizon(context: RuleContext) -> Iterator[Finding]:
         certain = model.horizon_is_certain
         if not certain:
             message += ", as far as `variant` tells; the policy directory can't be read here"
-        # The longest chunk that also divides the epoch.
-        works: Iterator[Change] = ({path: size} for size in range(horizon, 0, -1)[:_SEARCHED])
-        best = next((change for change in works if context.mends("JR405", change)), None)
+        # The longest chunk that other rules about chunks accept as well.
+        shorter: list[Change] = [{path: size} for size in range(horizon, 0, -1)[:_SEARCHED]]
+        tests = (context.settles, context.mends)
+        works = (change for test in tests for change in shorter if test("JR405", change))
+        best = next(works, None)
         fix = context.fix("JR405", *([best] if best else []), otherwise=f"at most {horizon}")
         yield finding("JR405", (path,), message, fix, "error" if certain else "warning")
 

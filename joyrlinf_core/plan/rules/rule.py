@@ -9,7 +9,7 @@ docstring of a rule is its page in `docs/rules.md`: first what must hold, then w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -192,38 +192,72 @@ class RuleContext:
         """
         if self.probing:
             return otherwise
-        return told([change for change in candidates if self.mends(code, change)]) or otherwise
+        return told(self.best([one for one in candidates if self.mends(code, one)])) or otherwise
+
+    def best(self, changes: Sequence[Change]) -> list[Change]:
+        """Return those of some changes that leave the fewest errors, what the user set first."""
+        left = [sum(one.severity == "error" for one in self._after(each)) for each in changes]
+        fewest = min(left, default=0)
+        found = [one for one, count in zip(changes, left, strict=True) if count == fewest]
+        return sorted(found, key=lambda change: min(map(self.origins.distance, change), default=0))
+
+    def settles(self, code: str, change: Change) -> bool:
+        """Say whether a change mends a rule, and no error is left that is about its keys."""
+        return self.mends(code, change) and not any(
+            touches(path, key)
+            for one in self._after(change)
+            if one.severity == "error"
+            for path in one.paths
+            for key in change
+        )
 
     def mends(self, code: str, change: Change) -> bool:
         """Say whether a change mends a rule and leads to no new error or warning.
 
         All rules are run.
         """
-        if self.probing:
+        if self.probing or self._changed(change) is None:
             return False
+        before, errors_before, warnings_before = counted(self._probe.findings())
+        codes, errors, warnings = counted(self._after(change))
+        no_worse = errors <= errors_before and warnings <= warnings_before + errors_before
+        return codes[code] < before[code] and no_worse
+
+    def _changed(self, change: Change) -> Config | None:
+        """Return the config after a change, None where that can't be."""
         try:
             every = self.origins.with_followers(change, self.config)
             config = changed(self.config, every)
         except UnreadKeyError:
-            return False
-        if config is None or any(touches(path, bad) for path in every for bad in self.unparsed):
-            return False
-        before, errors_before, warnings_before = self._probe.counts
-        codes, errors, warnings = replace(self._probe, config=config).counts
-        no_worse = errors <= errors_before and warnings <= warnings_before + errors_before
-        return codes[code] < before[code] and no_worse
+            return None
+        unread = any(touches(path, bad) for path in every for bad in self.unparsed)
+        return None if unread else config
+
+    def _after(self, change: Change) -> list[Finding]:
+        """Return what the rules find after a change that can be made."""
+        key = repr(sorted(change.items()))
+        if key not in self._tried:
+            config = self._changed(change)
+            assert config is not None, "only what mends something is asked about"
+            self._tried[key] = replace(self._probe, config=config).findings()
+        return self._tried[key]
+
+    @cached_property
+    def _tried(self) -> dict[str, list[Finding]]:
+        """What the rules find after changes that were tried: several rules try the same ones."""
+        return {}
 
     @cached_property
     def _probe(self) -> RuleContext:
         return replace(self, probing=True)
 
-    @cached_property
-    def counts(self) -> tuple[Counter[str], Counter[str], Counter[str]]:
-        """Findings by code: all, errors, and warnings."""
-        found = self.findings()
-        errors = Counter(one.code for one in found if one.severity == "error")
-        warnings = Counter(one.code for one in found if one.severity == "warning")
-        return Counter(one.code for one in found), errors, warnings
+
+def counted(found: Iterable[Finding]) -> tuple[Counter[str], Counter[str], Counter[str]]:
+    """Return findings by code: all, errors, and warnings."""
+    found = list(found)
+    errors = Counter(one.code for one in found if one.severity == "error")
+    warnings = Counter(one.code for one in found if one.severity == "warning")
+    return Counter(one.code for one in found), errors, warnings
 
 
 CLUSTER = tuple(

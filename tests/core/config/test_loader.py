@@ -149,7 +149,7 @@ def test_another_model_type_starts_afresh(write):
 
 @pytest.mark.parametrize("bad", ["foo", "=3", "a..b=3", ".a=1"])
 def test_malformed_override_is_a_usage_error(write, bad):
-    with pytest.raises(UsageError, match="key=value"):
+    with pytest.raises(UsageError, match=r"key=value|part of the key is empty"):
         load_config(write(TOY_YAML), [bad])
 
 
@@ -341,3 +341,40 @@ def test_unreadable_file(write, monkeypatch):
     (found,) = load_config(path).findings
     assert found.code == "JR002"
     assert "Permission denied" in found.message
+
+
+@pytest.mark.parametrize(
+    ("own", "evaluation"),
+    [
+        ("train: {type: libero, total_num_envs: 256, max_episode_steps: 80}", "libero"),
+        (
+            "train: {type: libero, total_num_envs: 256, max_episode_steps: 80}\n"
+            "  eval: {num_episodes: 100}",
+            "libero",
+        ),
+        ("eval: {type: libero, total_num_envs: 8, max_episode_steps: 80}", "libero"),
+        ("train: {type: maniskill, total_num_envs: 512}", "maniskill"),
+        ("train: {total_num_envs: 512}", "maniskill"),
+    ],
+)
+def test_evaluation_starts_afresh_in_another_simulator(tmp_path, own, evaluation):
+    """Also where it has the simulator of `env.train`: keys of the old one go."""
+    path = tmp_path / "my.yaml"
+    path.write_text(f"extends: maniskill-pi05-sync\nenv:\n  {own}\n")
+    loaded = load_config(path)
+    assert loaded.findings == ()
+    assert loaded.config.env.eval.type == evaluation
+    kept = loaded.source_map.exact("env.eval.obj_set")
+    assert (kept is not None) == (evaluation == "maniskill")
+
+
+def test_an_empty_part_of_a_key_is_told(tmp_path):
+    with pytest.raises(UsageError) as caught:
+        load_config("quickstart", ["runner..seed=1"])
+    assert caught.value.fix == "write it as --set runner.seed=1"
+
+
+def test_a_whole_placement_replaces_the_one_of_an_earlier_set():
+    sets = [f"cluster.component_placement{one}" for one in (".agent=0-3", "={env: 1}", ".actor=2")]
+    cluster = load_config("quickstart", sets).partial.cluster
+    assert cluster.component_placement == {"env": 1, "actor": 2}

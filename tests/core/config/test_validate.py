@@ -411,3 +411,18 @@ def test_a_key_of_another_simulator_says_whose_it_is(load):
         loaded = load(sets=[f"{key}=true"])
         assert only(loaded).fix == "delete it; only `type: maniskill` or `type: wan` has this key"
         assert key not in loaded.unparsed
+
+
+def test_a_key_that_is_a_number_is_named_whole(tmp_path):
+    path = tmp_path / "my.yaml"
+    path.write_text(TOY_YAML.replace("runner:\n", "1.0: b\nrunner:\n  2.5: c\n"))
+    first, second = load_config(path).findings
+    assert first.message == "unknown key `1.0`"
+    assert second.message == "unknown key `2.5` in `runner`"
+    assert "nested" not in first.fix + second.fix
+
+
+def test_a_very_long_argument_is_not_repeated_whole(load):
+    loaded = load(sets=[f"runner.seed={'x' * 10_000}"])
+    assert len(only(loaded).message) < 200
+    assert len(loaded.source_map.locate("runner.seed").text) < 200

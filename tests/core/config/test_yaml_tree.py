@@ -201,7 +201,7 @@ def test_text_that_does_not_fit_its_tag(text):
     [
         ("a: 1\n\tb: 2\n", 2),
         ("a:\n\t- 1\n", 2),
-        ("a: [1, 2\nb: 3\n", 2),
+        ("a: [1, 2\nb: 3\n", 1),
         ("a: 'x\n", 1),
         ("a: b: c\n", 1),
         ("a: 1\n---\nb: 2\n", 2),
@@ -249,3 +249,27 @@ def test_deep_nesting_is_a_finding():
 def test_key_that_is_no_text():
     _, findings = read("? [a, b]\n: 1\n")
     assert [f.code for f in findings] == ["JR005"]
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message", "fix"),
+    [
+        ('a:\n  b: "x\n  c: 1\nd: 2\n', (2, 6), "quote that opens here is not closed", "close it"),
+        ("a: {b: 1,\nc:\n  d: 4\n", (1, 4), "`{` that opens here is not", "close it with `}`"),
+        ("a: 1\nb: [1, 2\nc: 3\n", (2, 4), "`[` that opens here is not", "close it with `]`"),
+        ("r:\n  seed:1\n  b: 4\n", (2, 3), "behind the colon of `seed:`", "write `seed: 1`"),
+        ("r:\n  b: 4\n\n  seed:1\n", (4, 3), "behind the colon of `seed:`", "write `seed: 1`"),
+        ("r:\n  b: 4\n  seed:1\n  c: 2\n", (3, 3), "behind the colon", "write `seed: 1`"),
+    ],
+)  # fmt: skip
+def test_the_caret_shows_where_a_mistake_begins(text, place, message, fix):
+    _, (finding,) = read(text)
+    assert finding.code == "JR003"
+    assert (finding.line, finding.column) == place
+    assert message in finding.message
+    assert finding.fix.startswith(fix)
+
+
+def test_tags_of_the_types_that_a_config_has_are_read():
+    got, findings = read('a: !!int "3"\nb: !!map {c: !!str 1}\n')
+    assert (got, findings) == ({"a": 3, "b": {"c": "1"}}, [])
