@@ -69,9 +69,7 @@ class SyncRunner:
         if "actor" in roles:
             policy = load_policy(context)
             self._actor = ActorRole(context, policy, self._links, self._timer)
-        if self._config.runner.resume_dir:
-            self._restore(Path(self._config.runner.resume_dir))
-        context.emitter.phase("simulators", self._step)
+        context.emitter.phase("simulators", 0)
         self._watch = LearningWatch(self._config.algorithm.dead_signal_steps, context.emitter)
         with ExitStack() as opened:
             serve_vec_envs(context, self._links, opened)
@@ -81,6 +79,9 @@ class SyncRunner:
                 self._rollout = RolloutRole(
                     context, policy, self._links, self._timer, opened, self._actor
                 )
+            # Not before: to make their roles, actors and those who act meet in another group.
+            if self._config.runner.resume_dir:
+                self._restore(Path(self._config.runner.resume_dir))
             # Had anything above failed, they would be closed now; `run` closes them instead.
             self._simulators = opened.pop_all()
         self._send_weights()
