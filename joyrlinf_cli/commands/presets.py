@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -85,6 +86,8 @@ def copy(
         reason = error.strerror or type(error).__name__
         raise EnvironmentNotReadyError(f"can't write {target}: {reason}") from error
     print(target)
+    if with_schema:
+        print(f"beside it {FILE_NAME}, for editors (--no-schema: without)", file=sys.stderr)
 
 
 def _path(name: str) -> Path:

@@ -17,7 +17,8 @@ def shape_check(
     """Show every tensor from rollout to loss, and check shapes and values.
 
     Runs the batch code of a training run on the CPU with made-up rollouts; needs no weights and no
-    simulator. Exit code 0 if all checks hold, 3 if a config has an error, 5 if a check failed.
+    simulator. Exit code 0 if all checks hold, 2 if a config does not exist, 3 if one has an
+    error, 5 if a check failed.
     """
     from joyrlinf_cli.configs import load_all
     from joyrlinf_cli.render.shapes import ShapeResult, write_json, write_text
@@ -30,6 +31,8 @@ def shape_check(
             write_text(results[-1])
     if as_json:
         write_json(results)
+    if any(result.loaded.is_absent for result in results):
+        raise typer.Exit(ExitCode.USAGE)
     if any(result.report is None for result in results):
         raise typer.Exit(ExitCode.CONFIG_INVALID)
     ok = all(result.ok for result in results)

@@ -27,7 +27,7 @@ def validate(
 ) -> None:
     """Check configs without running them: every problem at once, with file and line.
 
-    Exit code 0 if no config has an error, else 3.
+    Exit code 0 if no config has an error, 2 if one does not exist, else 3.
     """
     from joyrlinf_cli.configs import load_all
     from joyrlinf_cli.render.validation import Report, write_json, write_text
@@ -40,5 +40,7 @@ def validate(
         write_json(reports)
     else:
         write_text(reports)
+    if any(report.loaded.is_absent for report in reports):
+        raise typer.Exit(ExitCode.USAGE)
     ok = all(report.ok for report in reports)
     raise typer.Exit(ExitCode.OK if ok else ExitCode.CONFIG_INVALID)

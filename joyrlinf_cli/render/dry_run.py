@@ -119,16 +119,25 @@ def _shard_lines(plan: RunPlan) -> list[Line]:
         sent = "unknown" if size is None else shown_bytes(first.columns * size)
         rows.append(
             [
-                as_ranges(tuple(shard.source for shard in shards)),
+                _pairs(shards),
                 f"{first.source_column}-{first.source_column + first.columns - 1}",
-                as_ranges(tuple(shard.destination for shard in shards)),
                 f"{first.destination_column}-{first.destination_column + first.columns - 1}",
                 str(first.groups),
                 "0 (in process)" if first.in_process else sent,
             ]
         )
-    headers = ["rollout rank", "its columns", "actor rank", "its columns", "groups", "bytes each"]
+    headers = ["rollout -> actor rank", "columns", "are its columns", "groups", "bytes each"]
     return [*title, *table(headers, rows, right=("groups", "bytes each"))]
+
+
+_PAIRS = 8
+"""Pairs of ranks that are named one by one."""
+
+
+def _pairs(shards: Sequence[Shard]) -> str:
+    """Return which rank sends to which, of very many the first ones and their number."""
+    named = ", ".join(f"{shard.source}->{shard.destination}" for shard in shards[:_PAIRS])
+    return named if len(shards) <= _PAIRS else f"{named}, ... ({len(shards)} pairs)"
 
 
 def _traffic_lines(plan: RunPlan) -> list[Line]:

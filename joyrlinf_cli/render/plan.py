@@ -15,7 +15,7 @@ def plan_lines(plan: RunPlan, width: int | None = None) -> list[Line]:
         width: Columns that lines are broken to; None: as they are.
     """
     place, batch, config = plan.placement, plan.batch, plan.config
-    actor, algorithm = config.actor, config.algorithm
+    actor, algorithm, stages = config.actor, config.algorithm, config.rollout.pipeline_stage_num
     nodes = f"{place.num_nodes} node{'s' if place.num_nodes > 1 else ''}"
     inferred = ", gpus_per_node inferred" if place.ranks_per_node_inferred else ""
     per_step = actor.micro_batch_size * actor.gradient_accumulation_steps
@@ -23,13 +23,14 @@ def plan_lines(plan: RunPlan, width: int | None = None) -> list[Line]:
         ("placement", f"{place.mode}, {nodes} x {place.ranks_per_node} ranks{inferred}"),
         (
             f"env {as_ranges(place.env_ranks)}",
-            f"{batch.envs_per_rank} envs, {batch.envs_per_rank // batch.group_size} groups of "
-            f"{batch.group_size} per rank; {batch.num_envs} envs, {batch.num_groups} groups in all",
+            f"{batch.envs_per_rank} envs, {_groups(batch.envs_per_rank // batch.group_size)} of "
+            f"{batch.group_size} per rank; {batch.num_envs} envs, "
+            f"{_groups(batch.num_groups)} in all",
         ),
         (
             f"rollout {as_ranges(place.rollout_ranks)}",
             f"R {batch.rollout_epochs} x T {batch.chunk_steps} chunks of {batch.chunk_size} "
-            f"actions, {config.rollout.pipeline_stage_num} stage(s) of {batch.envs_per_stage} envs",
+            f"actions, {stages} stage{'s' if stages > 1 else ''} of {batch.envs_per_stage} envs",
         ),
         (
             f"actor {as_ranges(place.actor_ranks)}",
@@ -44,3 +45,7 @@ def plan_lines(plan: RunPlan, width: int | None = None) -> list[Line]:
     names = max(len(name) for name, _ in rows)
     lines: list[Line] = [[(f"  {name:<{names}}  {text}", "")] for name, text in rows]
     return [part for line in lines for part in wrapped(line, width, names + 4)]
+
+
+def _groups(count: int) -> str:
+    return f"{count} group{'' if count == 1 else 's'}"

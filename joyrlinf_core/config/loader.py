@@ -39,7 +39,8 @@ class LoadedConfig:
         source: Preset name or path, as given.
         config: The config; None when there is an error.
         partial: What could be read of it; None when nothing could.
-        unparsed: Dotted keys that `partial` lacks or holds a wrong value for.
+        unparsed: Dotted keys that `partial` lacks or holds a wrong value for; `extends` where the
+            base could not be read.
         findings: Problems of reading and of the schema. The rules of `plan/rules/` add theirs.
         source_map: Where each value was written.
     """
@@ -50,6 +51,11 @@ class LoadedConfig:
     unparsed: frozenset[str] = frozenset()
     findings: tuple[Finding, ...] = ()
     source_map: SourceMap = field(default_factory=SourceMap)
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether there is no such preset or file."""
+        return any(finding.code == NOT_FOUND for finding in self.findings)
 
 
 def load_config(source: str | Path, overrides: Sequence[str] = ()) -> LoadedConfig:
@@ -80,7 +86,10 @@ def load_config(source: str | Path, overrides: Sequence[str] = ()) -> LoadedConf
     cut = any(finding.severity == "error" for finding in findings)
     findings.extend(f for f in checked.findings if not (cut and is_missing(f)))
     config = None if any(f.severity == "error" for f in findings) else checked.config
-    return LoadedConfig(name, config, checked.partial, checked.unparsed, tuple(findings), sources)
+    unparsed = checked.unparsed
+    if any("extends" in finding.paths for finding in findings):
+        unparsed |= {"extends"}
+    return LoadedConfig(name, config, checked.partial, unparsed, tuple(findings), sources)
 
 
 def shown_path(path: Path) -> str:

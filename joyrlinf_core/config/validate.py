@@ -299,6 +299,8 @@ def _reason(error: ErrorDetails) -> str:
     context = error.get("ctx", {})
     if error["type"] == "too_few":
         return f"has too few items: {context['count']}"
+    if error["type"] == "string_too_long":
+        return f"must have at most {context['max_length']} letters"
     if error["type"] in ("too_short", "too_long"):
         few = error["type"] == "too_short"
         count = int(context["min_length" if few else "max_length"])

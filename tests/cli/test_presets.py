@@ -47,7 +47,9 @@ def test_unknown_preset(joyrl):
 
 def test_copy_keeps_comments_and_validates(joyrl, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert joyrl("presets", "copy", "quickstart").code == 0
+    result = joyrl("presets", "copy", "quickstart")
+    assert result.code == 0
+    assert ".joyrl-schema.json" in result.err
     copied = tmp_path / "quickstart.yaml"
     assert copied.read_text().endswith(presets.find("quickstart").read_text())
     assert joyrl("validate", "quickstart.yaml").code == 0

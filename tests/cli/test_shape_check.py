@@ -110,7 +110,7 @@ def test_preset_and_set(joyrl, folder):
     [
         ([], 2, "name a config"),
         (["--preset", "qickstart"], 2, "did you mean quickstart?"),
-        (["nothing.yaml"], 3, "no file nothing.yaml"),
+        (["nothing.yaml"], 2, "no file nothing.yaml"),
         (["good.yaml", "--set", "foo=1"], 3, "unknown key `foo`"),
     ],
 )

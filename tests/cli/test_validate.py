@@ -124,11 +124,11 @@ def test_a_key_without_effect_warns(joyrl, folder):
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["nothing.yaml"], 3, "no file nothing.yaml"),
-        (["qickstart"], 3, "did you mean quickstart?"),
-        (["empty"], 3, "holds no YAML file"),
+        (["nothing.yaml"], 2, "no file nothing.yaml"),
+        (["qickstart"], 2, "did you mean quickstart?"),
+        (["empty"], 2, "holds no YAML file"),
         (["--preset", "qickstart"], 2, "did you mean quickstart?"),
-        (["--config", "nothing.yaml"], 3, "no file nothing.yaml"),
+        (["--config", "nothing.yaml"], 2, "no file nothing.yaml"),
         ([], 2, "name a config"),
         (["good.yaml", "--set", "foo"], 2, "expected key=value"),
         (["good.yaml", "--set", "foo=1"], 3, "unknown key `foo`"),
@@ -157,7 +157,9 @@ def test_bad_input(joyrl, folder, arguments, code, told):
 
 
 def test_missing_argument_does_not_hide_the_others(joyrl, folder):
-    document = json.loads(joyrl("validate", "nothing.yaml", "good.yaml", "--json").out)
+    result = joyrl("validate", "nothing.yaml", "good.yaml", "--json")
+    assert result.code == 2
+    document = json.loads(result.out)
     assert [len(one["findings"]) for one in document["files"]] == [1, 0]
 
 

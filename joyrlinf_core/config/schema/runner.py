@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from joyrlinf_core.config.schema.base import MAX_COUNT, Section
 
@@ -15,11 +15,19 @@ class LoggerConfig(Section):
     log_path: str = "results"
     """Root of all run directories."""
 
-    experiment_name: str = "joyrl"
-    """Folder below `log_path`; runs of one experiment stand side by side."""
+    experiment_name: str = Field(default="joyrl", max_length=100)
+    """Name of a folder below `log_path`; runs of one experiment stand side by side."""
 
     logger_backends: tuple[Literal["tensorboard", "wandb"], ...] = ("tensorboard",)
     """Metric sinks beside `events.jsonl`, which is always written."""
+
+    @field_validator("experiment_name")
+    @classmethod
+    def _is_one_folder(cls, name: str) -> str:
+        bad = set(name) & set("/\\") or not name.isprintable()
+        if bad or name != name.strip() or name.strip(".") == "":
+            raise ValueError("can't be the name of one folder; use letters, digits, `-` and `_`")
+        return name
 
 
 class RunnerConfig(Section):

@@ -87,6 +87,9 @@ def _skipped(context: RuleContext) -> list[Finding]:
         f"{_ranges(codes)} ({'needs' if len(codes) == 1 else 'need'} {key})"
         for key, codes in sorted(by_key.items(), key=lambda item: item[1])
     ]
+    if "extends" in context.unparsed:
+        # What the base would have brought is not here, and nobody left it out.
+        parts = [f"{len(context.blocked)} rules that need what `extends` would bring"]
     message = f"not checked: {'; '.join(parts)}"
     return [Finding(SKIPPED, "info", (), message, "mend the errors above and check again")]
 
@@ -100,7 +103,13 @@ def _ranges(codes: Iterable[str]) -> str:
             runs[-1].append(code)
         else:
             runs.append([code])
-    return ", ".join(
+    named = [
         run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(run)
-        for run in runs
-    )
+        for run in runs[:_RUNS]
+    ]
+    more = sum(map(len, runs[_RUNS:]))
+    return ", ".join(named) + (f" and {more} more" if more else "")
+
+
+_RUNS = 4
+"""Runs of codes that are named: a section that can't be read keeps dozens from being checked."""

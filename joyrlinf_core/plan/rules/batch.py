@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from joyrlinf_core.errors import Finding
 from joyrlinf_core.plan.batching import BatchShape, Number, nearest, nearest_pair
 from joyrlinf_core.plan.rules.changes import Change, told
-from joyrlinf_core.plan.rules.rule import CLUSTER, RuleContext, finding, rule
+from joyrlinf_core.plan.rules.rule import CLUSTER, RuleContext, amount, finding, rule
 
 _KEYS: dict[Number, str] = {
     "num_envs": "env.train.total_num_envs",
@@ -96,8 +96,8 @@ def envs_divide_by_ranks(context: RuleContext) -> Iterator[Finding]:
     shape = context.breaks("JR101")
     if shape is not None:
         message = (
-            f"envs do not divide into ranks: {shape.num_envs} envs / {shape.env_ranks} env ranks "
-            f"leaves {shape.num_envs % shape.env_ranks}"
+            f"envs do not divide into ranks: {shape.num_envs} envs / "
+            f"{amount(shape.env_ranks, 'env rank')} leaves {shape.num_envs % shape.env_ranks}"
         )
         yield finding("JR101", (_ENVS,), message, _fix(context, shape, "JR101", ("num_envs",)))
 
@@ -121,7 +121,8 @@ def envs_divide_by_stages(context: RuleContext) -> Iterator[Finding]:
         per_rank = shape.num_envs // shape.env_ranks
         message = (
             f"the envs of a rank do not divide into stages: {shape.num_envs} envs / "
-            f"{shape.env_ranks} env ranks = {per_rank}; {per_rank} % {shape.stages} stages = "
+            f"{amount(shape.env_ranks, 'env rank')} = {per_rank}; {per_rank} % "
+            f"{amount(shape.stages, 'stage')} = "
             f"{per_rank % shape.stages}"
         )
         paths = (_KEYS["stages"], _ENVS)
@@ -182,8 +183,9 @@ def groups_fit_stages(context: RuleContext) -> Iterator[Finding]:
     if shape is not None:
         per_stage = shape.num_envs // (shape.env_ranks * shape.stages)
         message = (
-            f"a group would straddle ranks or stages: {shape.num_envs} envs / {shape.env_ranks} "
-            f"env ranks / {shape.stages} stages = {per_stage} envs; {per_stage} % group_size "
+            f"a group would straddle ranks or stages: {shape.num_envs} envs / "
+            f"{amount(shape.env_ranks, 'env rank')} / {amount(shape.stages, 'stage')} = "
+            f"{amount(per_stage, 'env')}; {per_stage} % group_size "
             f"{shape.group_size} = {per_stage % shape.group_size}"
         )
         paths = (_KEYS["group_size"], _ENVS, _KEYS["stages"])
@@ -217,8 +219,9 @@ def groups_fit_actors(context: RuleContext) -> Iterator[Finding]:
     else:
         groups = envs // size
         message = (
-            f"groups do not divide over actors: {envs} envs / group_size {size} = {groups} groups; "
-            f"{groups} % {shape.actor_ranks} actor ranks = {groups % shape.actor_ranks}"
+            f"groups do not divide over actors: {envs} envs / group_size {size} = "
+            f"{amount(groups, 'group')}; "
+            f"{groups} % {amount(shape.actor_ranks, 'actor rank')} = {groups % shape.actor_ranks}"
         )
     paths = (_ENVS, _KEYS["group_size"])
     yield finding(
@@ -333,14 +336,16 @@ def rollout_rows_divide(context: RuleContext) -> Iterator[Finding]:
     numbers: tuple[Number, ...] = ("num_envs", "stages")
     if rows % ranks:
         message = (
-            f"envs do not divide over rollout ranks: {shape.num_envs} envs / {shape.stages} stages "
-            f"= {rows}; {rows} % {ranks} rollout ranks = {rows % ranks}"
+            f"envs do not divide over rollout ranks: {shape.num_envs} envs / "
+            f"{amount(shape.stages, 'stage')} = {rows}; {rows} % "
+            f"{amount(ranks, 'rollout rank')} = {rows % ranks}"
         )
     else:
         numbers = ("group_size", *numbers)
         message = (
             f"a group would straddle rollout ranks or their stages: {shape.num_envs} envs / "
-            f"{ranks} rollout ranks / {shape.stages} stages = {rows // ranks} envs; "
+            f"{amount(ranks, 'rollout rank')} / {amount(shape.stages, 'stage')} = "
+            f"{amount(rows // ranks, 'env')}; "
             f"{rows // ranks} % group_size {size} = {rows // ranks % size}"
         )
     paths = tuple(_KEYS[number] for number in numbers)

@@ -8,7 +8,7 @@ from math import lcm
 from joyrlinf_core.errors import Finding
 from joyrlinf_core.plan.batching import violations
 from joyrlinf_core.plan.rules.batch import READS
-from joyrlinf_core.plan.rules.rule import CLUSTER, RuleContext, finding, rule
+from joyrlinf_core.plan.rules.rule import CLUSTER, RuleContext, amount, finding, rule
 
 _MICRO = "env.train.infer_micro_batch_size"
 _SEARCHED = 4096
@@ -37,11 +37,13 @@ def eval_envs_divide(context: RuleContext) -> Iterator[Finding]:
     ranks = lcm(len(placement.env_ranks), len(placement.rollout_ranks))
     unit, envs = ranks * stages, env.total_num_envs
     if envs % unit:
-        named = f"{len(placement.env_ranks)} env ranks"
+        named = amount(len(placement.env_ranks), "env rank")
         if placement.rollout_ranks != placement.env_ranks:
-            named = f"{ranks}, for {named} and {len(placement.rollout_ranks)} rollout ranks,"
+            others = amount(len(placement.rollout_ranks), "rollout rank")
+            named = f"{ranks}, for {named} and {others},"
         message = (
-            f"evaluation envs do not divide: {envs} % ({named} x {stages} stages) = {envs % unit}"
+            f"evaluation envs do not divide: {envs} % ({named} x "
+            f"{amount(stages, 'stage')}) = {envs % unit}"
         )
         path, below = "env.eval.total_num_envs", envs // unit * unit
         changes = [{path: value} for value in (below, below + unit) if value]

@@ -20,7 +20,7 @@ from joyrlinf_core.plan.placement import (
 )
 from joyrlinf_core.plan.rules.changes import Change, told
 from joyrlinf_core.plan.rules.placements import completions, nearby
-from joyrlinf_core.plan.rules.rule import CLUSTER, RuleContext, finding, rule
+from joyrlinf_core.plan.rules.rule import CLUSTER, RuleContext, amount, finding, rule
 
 _PLACEMENT = "cluster.component_placement"
 
@@ -161,8 +161,8 @@ def ranks_exist(context: RuleContext) -> Iterator[Finding]:
             holds = f"a node has local ranks 0-{size - 1} (gpus_per_node {per_node})"
         else:
             holds = (
-                f"the cluster has ranks 0-{size - 1} ({cluster.num_nodes} nodes x gpus_per_node "
-                f"{per_node})"
+                f"the cluster has ranks 0-{size - 1} ("
+                f"{amount(cluster.num_nodes, 'node')} x gpus_per_node {per_node})"
             )
         message = f"`{entry.key}: {entry.value}` names rank {ranks[-1]}, but {holds}"
         gpus = "cluster.gpus_per_node"

@@ -314,6 +314,11 @@ def finding(
     return Finding(code, severity, paths, message, fix)
 
 
+def amount(count: int, noun: str) -> str:
+    """Return for example `1 stage` or `2 stages`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def touches(read: str, bad: str) -> bool:
     """Say whether one of two dotted keys is the other or lies below it."""
     return read == bad or read.startswith(f"{bad}.") or bad.startswith(f"{read}.")

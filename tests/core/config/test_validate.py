@@ -1,3 +1,4 @@
+import json
 import time
 
 import pytest
@@ -426,3 +427,13 @@ def test_a_very_long_argument_is_not_repeated_whole(load):
     loaded = load(sets=[f"runner.seed={'x' * 10_000}"])
     assert len(only(loaded).message) < 200
     assert len(loaded.source_map.locate("runner.seed").text) < 200
+
+
+@pytest.mark.parametrize("name", ["", " ", "..", ".", "/abs", "a/b", "x" * 101, "a\x1b[31m", "a "])
+def test_an_experiment_is_one_folder(tmp_path, name):
+    path = tmp_path / "my.yaml"
+    quoted = json.dumps(name)
+    path.write_text(f"extends: quickstart\nrunner: {{logger: {{experiment_name: {quoted}}}}}\n")
+    finding = only(load_config(path))
+    assert (finding.code, finding.paths) == ("JR011", ("runner.logger.experiment_name",))
+    assert "one folder" in finding.message or "at most 100 letters" in finding.message

@@ -2,6 +2,7 @@
 
 import pytest
 
+from joyrlinf_core.config.loader import load_config
 from joyrlinf_core.plan.build import check_loaded
 from joyrlinf_core.plan.rules import SKIPPED
 from joyrlinf_core.plan.rules.unread import UnreadKeyError, guarded
@@ -90,3 +91,20 @@ def test_what_a_rule_comes_to_is_named(load_toy):
     assert "JR304" in needs
     *_, skipped = check_loaded(load_toy({**overrides, "env.train.max_episode_steps": 0}))
     assert "JR304" not in skipped.message, "without the filter the rule does not ask"
+
+
+def test_a_base_that_is_not_there_is_named_and_not_what_it_would_bring(tmp_path):
+    path = tmp_path / "my.yaml"
+    path.write_text("extends: nope\nrunner:\n  seed: 3\nsft:\n  seed: 3\n")
+    *_, skipped = check_loaded(load_config(path))
+    assert skipped.code == SKIPPED
+    assert "rules that need what `extends` would bring" in skipped.message
+    assert len(skipped.message) < 80
+
+
+def test_dozens_of_rules_are_counted(tmp_path):
+    path = tmp_path / "my.yaml"
+    path.write_text("extends: quickstart\nenv:\n  train: 3\n")
+    *_, skipped = check_loaded(load_config(path))
+    assert " more (need env" in skipped.message
+    assert len(skipped.message) < 300
