@@ -145,20 +145,21 @@ def suggest(path: str, data: object, written: Container[str] = ()) -> Suggestion
     far = difflib.get_close_matches(name, by_name, n=1, cutoff=0.8)
     if far:
         return Suggestion(f"did you mean `{by_name[far[0]]}`?", (by_name[far[0]],))
-    owners = _owners(name)
+    owners = _owners().get(name)
     if owners:
         return Suggestion(f"delete it; only {_either(owners)} has this key", ())
     return Suggestion("", ())
 
 
-def _owners(name: str) -> list[str]:
-    """Return the simulators and policy families that have a key which the chosen ones lack."""
-    return [
-        f"{key}: {one}"
-        for kind, key in dict.fromkeys(CHOICES.values())
-        for one in registry.names(kind)
-        if name in registry.load(kind, one).model_fields
-    ]
+@lru_cache(maxsize=1)
+def _owners() -> Mapping[str, list[str]]:
+    """Return which simulators and policy families have a key; it takes a while to look for all."""
+    found: dict[str, list[str]] = {}
+    for kind, key in dict.fromkeys(CHOICES.values()):
+        for one in registry.names(kind):
+            for name in registry.load(kind, one).model_fields:
+                found.setdefault(name, []).append(f"{key}: {one}")
+    return found
 
 
 def _either(items: list[str]) -> str:
