@@ -89,7 +89,9 @@ def test_commands(page, tmp_path, parse_only):
                 named = [w.partition("[")[2].partition("]")[0] for w in arguments if "[" in w]
                 assert set(",".join(named).split(",")) <= {*extras, ""}, where
             elif program == "python":
-                assert (ROOT / arguments[0]).is_file(), where
+                module = arguments[0] == "-m"
+                script = f"{arguments[1].replace('.', '/')}.py" if module else arguments[0]
+                assert (ROOT / script).is_file(), where
             else:
                 assert program in UNCHECKED, f"{where}: no rule checks this"
 
