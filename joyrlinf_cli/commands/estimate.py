@@ -78,7 +78,7 @@ def estimate(
     from joyrlinf_cli.configs import resolve
     from joyrlinf_cli.render.estimate import estimate_json, estimate_lines
     from joyrlinf_cli.render.findings import write_findings
-    from joyrlinf_cli.render.text import write_lines
+    from joyrlinf_cli.render.text import width_of, write_lines
     from joyrlinf_core.errors import ConfigError, ExitCode
     from joyrlinf_core.plan.build import check_loaded
     from joyrlinf_core.plan.estimate import Machine, estimate_all
@@ -107,7 +107,7 @@ def estimate(
         found = [*check_loaded(loaded), *findings]
         print(estimate_json(estimates, rates, found, ok=ok))
     else:
-        write_lines(estimate_lines(estimates, rates), sys.stdout)
+        write_lines(estimate_lines(estimates, rates, width_of(sys.stdout)), sys.stdout)
         write_findings(findings, loaded.source_map, sys.stderr)
     raise typer.Exit(ExitCode.OK if ok else ExitCode.CONFIG_INVALID)
 

@@ -75,7 +75,7 @@ def _print_plan(loaded: LoadedConfig, *, as_json: bool) -> None:
 
     from joyrlinf_cli.render.dry_run import dry_run_lines, unrunnable_lines
     from joyrlinf_cli.render.table import heading
-    from joyrlinf_cli.render.text import Line, write_lines
+    from joyrlinf_cli.render.text import Line, width_of, write_lines
     from joyrlinf_core.errors import ConfigError
     from joyrlinf_core.launcher.command import shell_line, torchrun_command, worker_environment
     from joyrlinf_core.launcher.jobs import needs_policy
@@ -108,7 +108,7 @@ def _print_plan(loaded: LoadedConfig, *, as_json: bool) -> None:
         }
         print(json.dumps(document, indent=2))
         return
-    lines: list[Line] = [*unrunnable_lines(blockers), *dry_run_lines(plan)]
+    lines: list[Line] = [*unrunnable_lines(blockers, width_of(sys.stdout)), *dry_run_lines(plan)]
     if policy is not None:
         there = "kept in" if Path(policy).exists() else "is made first by behaviour cloning, in"
         lines += [*heading("policy"), [(f"  {there} {policy}", "")]]

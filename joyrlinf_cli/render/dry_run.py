@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from joyrlinf_cli.render.table import heading, shown_bytes, table
-from joyrlinf_cli.render.text import Line
+from joyrlinf_cli.render.text import Line, wrapped
 from joyrlinf_core.errors import Finding
 from joyrlinf_core.plan.placement import as_ranges
 from joyrlinf_core.plan.run_plan import MemoryItem, MemoryPlan, RankPlan, RunPlan, Shard
@@ -29,12 +29,18 @@ def dry_run_lines(plan: RunPlan) -> list[Line]:
     ]
 
 
-def unrunnable_lines(blockers: Sequence[Finding]) -> list[Line]:
-    """Return the line that says why this version can plan a config but not run it, if so."""
+def unrunnable_lines(blockers: Sequence[Finding], width: int | None = None) -> list[Line]:
+    """Return the lines that say why this version can plan a config but not run it, if so.
+
+    Args:
+        blockers: The findings that say it.
+        width: Columns that lines are broken to; None: as they are.
+    """
     if not blockers:
         return []
     reasons = "; ".join(f"{one.code} {one.message}" for one in blockers)
-    return [[("does not run in this version: ", "bold yellow"), (reasons, "")], []]
+    line: Line = [("does not run in this version: ", "bold yellow"), (reasons, "")]
+    return [*wrapped(line, width, 2), []]
 
 
 def _rank_lines(plan: RunPlan) -> list[Line]:

@@ -8,14 +8,22 @@ from dataclasses import asdict
 
 from joyrlinf_cli.render.dry_run import memory_lines
 from joyrlinf_cli.render.table import heading, shown_bytes, table
-from joyrlinf_cli.render.text import Line
+from joyrlinf_cli.render.text import Line, wrapped
 from joyrlinf_core.errors import Finding
 from joyrlinf_core.plan.estimate import Estimate
 from joyrlinf_core.plan.roofline import Rates, Throughput
 
 
-def estimate_lines(estimates: Sequence[Estimate], rates: Rates) -> list[Line]:
-    """Return the memory of each kind of rank, and how each card takes it."""
+def estimate_lines(
+    estimates: Sequence[Estimate], rates: Rates, width: int | None = None
+) -> list[Line]:
+    """Return the memory of each kind of rank, and how each card takes it.
+
+    Args:
+        estimates: One a card.
+        rates: What they assume.
+        width: Columns that text is broken to; None: as it is.
+    """
     lines = memory_lines(estimates[0].plan)[1:]
     if estimates[0].plan.memory is None:
         return lines
@@ -34,7 +42,7 @@ def estimate_lines(estimates: Sequence[Estimate], rates: Rates) -> list[Line]:
     times = ["predict s", "simulate s", "update s", "step s", "env steps/s"]
     lines += heading("cards: memory of the fullest one, and one training step at best")
     lines += table([*headers, *times], rows, right=[*headers[1:4], *times])
-    return [*lines, [(f"  {_assumptions(rates)}", "dim")]]
+    return [*lines, *wrapped([(f"  {_assumptions(rates)}", "dim")], width, 2)]
 
 
 def _speed_cells(speed: Throughput | None) -> list[str]:
