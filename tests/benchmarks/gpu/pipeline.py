@@ -48,7 +48,7 @@ from tests.benchmarks import transport, weights
 from tests.core.engine import harness
 
 PARTS = ("weights", "trajectories", "pipeline")
-SHAPES = weights.LAYER
+SHAPES: list[tuple[int, ...]] = [*weights.LAYER]
 WARM_UP = 2
 """Repeats, and training steps, that are not counted: they make buffers, and fill the pipeline."""
 
@@ -127,6 +127,13 @@ def world(machine: Machine, rank: int, store: Path) -> Iterator[None]:
         dist.destroy_process_group()
 
 
+def both_in_a_group(backend: str) -> dist.ProcessGroup:
+    """Return a group of both ranks."""
+    group = dist.new_group([0, 1], backend=backend)
+    assert isinstance(group, dist.ProcessGroup)
+    return group
+
+
 def row(rank: int, *cells: object) -> None:
     """Print a row of a table, on one rank."""
     if rank == 0:
@@ -166,7 +173,7 @@ def measure_weights(machine: Machine, rank: int, sizes: Sizes) -> None:
     )
     device = machine.device(rank)
     for name, backend in machine.backends.items():
-        group = dist.new_group([0, 1], backend=backend)
+        group = both_in_a_group(backend)
         for megabytes in sizes.megabytes:
             policy = weights.policy_of(SHAPES, megabytes, torch.float32, device)
             end = (
@@ -209,7 +216,7 @@ def measure_trajectories(machine: Machine, rank: int, sizes: Sizes) -> None:
     )
     device = machine.device(rank)
     for name, backend in machine.backends.items():
-        groups = {mode: dist.new_group([0, 1], backend=backend) for mode in ("v1", "v2")}
+        groups = {mode: both_in_a_group(backend) for mode in ("v1", "v2")}
         exchanges = {
             mode: TrajectoryExchange(transport.plan_of(mode), rank, group, device)
             for mode, group in groups.items()
