@@ -30,6 +30,9 @@ KILL_SECONDS = 5.0
 _LONGEST_SOCKET = "control_privileged"
 _PID_FILE = f"{CONTROL}.pid"
 _POLL_SECONDS = 0.05
+_START = f'trap "" HUP INT TERM; exec {CONTROL} -d'
+"""A scheduler sends SIGTERM to every process of a job. Workers that then save need the daemon."""
+
 _COMM = CONTROL[:15]
 """How the kernel names daemon and server."""
 
@@ -64,7 +67,7 @@ class MpsDaemon:
             Exit code of the command, None if it took too long.
 
         Raises:
-            OSError: The program can't be run.
+            OSError: No process can be started.
         """
         self.pipe.mkdir()
         self.logs.mkdir()
@@ -77,7 +80,7 @@ class MpsDaemon:
         # The daemon inherits the output, so that a pipe would stay open as long as it runs.
         with (self.logs / "start.log").open("wb") as output:
             process = subprocess.Popen(
-                [CONTROL, "-d"],
+                ["sh", "-c", _START],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

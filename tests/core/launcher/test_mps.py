@@ -237,6 +237,18 @@ def test_a_daemon_that_does_not_quit_is_killed(
     assert not any(process.alive for process in known)
 
 
+def test_a_signal_to_the_whole_job_spares_the_daemon(nvidia, make_shared, places):
+    plan = make_shared()
+    run_dir = run_directory.create(plan)
+    place = places / "place"
+    place.mkdir()
+    with mps.shared_gpus(plan, place, run_dir, 0):
+        daemon = MpsDaemon(place)
+        for process in daemon.processes():
+            os.kill(process.pid, signal.SIGTERM)
+        assert daemon.ask("get_server_list", 5.0)
+
+
 def refusal(plan, places, tmp_path):
     run_dir = run_directory.create(plan)
     with pytest.raises(EnvironmentNotReadyError) as caught:
