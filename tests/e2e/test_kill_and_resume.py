@@ -22,8 +22,9 @@ JOYRL = [sys.executable, "-m", "joyrlinf_cli.main"]
 
 
 def environment(tmp_path: Path) -> dict[str, str]:
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return dict(os.environ) | {
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join(paths),
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
         "OMP_NUM_THREADS": "1",
     }
