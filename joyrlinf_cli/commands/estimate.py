@@ -41,7 +41,8 @@ def _check_ranges(given: dict[str, Number]) -> None:
     for name, value in given.items():
         low, high = _RANGES[name]
         if value is not None and not low <= value <= high:
-            raise UsageError(f"{name} {value:g} is out of range", fix=f"{low:,} to {high:,}")
+            fix = f"give a number from {low:,} to {high:,}"
+            raise UsageError(f"{name} {value:g} is out of range", fix=fix)
 
 
 def estimate(
