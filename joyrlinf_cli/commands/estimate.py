@@ -34,12 +34,11 @@ def _option(name: str, metavar: str, text: str, *, has_default: bool = False) ->
     return typer.Option(name, metavar=metavar, help=text, show_default=has_default)
 
 
-def _check_ranges(given: dict[str, Number]) -> None:
-    """Raise `UsageError` for a number outside its range; NaN is outside of all."""
+def _check_ranges(given: tuple[Number, ...]) -> None:
+    """Raise `UsageError` for a number outside its range, in their order; NaN is outside of all."""
     from joyrlinf_core.errors import UsageError
 
-    for name, value in given.items():
-        low, high = _RANGES[name]
+    for (name, (low, high)), value in zip(_RANGES.items(), given, strict=True):
         if value is not None and not low <= value <= high:
             fix = f"give a number from {low:,} to {high:,}"
             raise UsageError(f"{name} {value:g} is out of range", fix=fix)
@@ -86,15 +85,7 @@ def estimate(
     from joyrlinf_core.plan.hardware import GIB
     from joyrlinf_core.plan.roofline import Rates
 
-    _check_ranges(
-        {
-            "--memory-gb": memory_gb,
-            "--tflops": tflops,
-            "--host-memory-gb": host_memory_gb,
-            "--mfu": mfu,
-            "--env-steps-per-second": env_steps_per_second,
-        }
-    )
+    _check_ranges((memory_gb, tflops, host_memory_gb, mfu, env_steps_per_second))
     loaded = resolve(argument, preset, config, sets, as_json=as_json, document_tells=True)
     if loaded.config is None:
         raise ConfigError(loaded.findings)

@@ -246,7 +246,7 @@ def test_samples_message_shows_the_arithmetic(make_config):
         (
             {PLACEMENT: {"env": "0", "rollout": "1-3", "actor": "0"}},
             "JR110",
-            ["80 envs / 1 stages = 80", "80 % 3 rollout ranks = 2"],
+            ["80 envs / 1 stage = 80", "80 % 3 rollout ranks = 2"],
         ),
         (
             {
@@ -254,12 +254,12 @@ def test_samples_message_shows_the_arithmetic(make_config):
                 "algorithm.group_size": 40,
             },
             "JR110",
-            ["80 envs / 4 rollout ranks / 1 stages = 20 envs; 20 % group_size 40 = 20"],
+            ["80 envs / 4 rollout ranks / 1 stage = 20 envs; 20 % group_size 40 = 20"],
         ),
         (
             {PLACEMENT: {"env": "0-1", "rollout": "2-4", "actor": "0"}},
             "JR109",
-            ["40 % (6, for 2 env ranks and 3 rollout ranks, x 1 stages) = 4"],
+            ["40 % (6, for 2 env ranks and 3 rollout ranks, x 1 stage) = 4"],
         ),
         (
             {"env.train.infer_micro_batch_size": 200},
