@@ -126,7 +126,7 @@ def test_presets_themselves_are_buildable(folder, name):
         ["actor.model.num_action_chunks=7"],
         ["env.train.max_steps_per_rollout_epoch=40"],
         ["env.eval.total_num_envs=3"],
-        ["env.eval.num_episodes=100000000000"],
+        ["env.eval.num_episodes=100000000"],
         ["algorithm.reward_type=action_level"],
         ["cluster.component_placement={'env,rollout': 0, actor: 0-6}"],
     ],
