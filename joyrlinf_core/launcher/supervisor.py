@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from joyrlinf_core.checkpoint.store import whole_checkpoints
 from joyrlinf_core.errors import UsageError
@@ -133,6 +133,18 @@ def check_not_running(run_dir: RunDir) -> None:
         )
 
 
+class _Ranks(NamedTuple):
+    """One look at the ranks of this node.
+
+    Attributes:
+        statuses: What they have left, by rank.
+        silent: Those of them whose process had gone before it left an outcome.
+    """
+
+    statuses: list[RankStatus]
+    silent: list[RankStatus]
+
+
 class _Supervisor:
     """One launch on this node, from start to outcome."""
 
@@ -182,8 +194,8 @@ class _Supervisor:
             ended = self._started.process.poll() is not None
             self._pass_events_on()
             self._listener.on_tick()
-            statuses = self._statuses()
-            failed = any(s.state == "failed" for s in statuses) or bool(died_silently(statuses))
+            ranks = self._look()
+            failed = any(s.state == "failed" for s in ranks.statuses) or bool(ranks.silent)
             if failed:
                 self._crew.post("failed", {})
             self._tell_signals()
@@ -191,22 +203,28 @@ class _Supervisor:
             if self._verdict == "stop":
                 return self._ending("killed")
             if failed or self._verdict == "failure":
-                return self._failed(statuses)
+                return self._failed(ranks)
             if ended:
-                return self._ended(statuses)
+                return self._ended(ranks)
             if self._stop_level and not self._stop_told:
                 self._request_stop()
-            if (ending := self._stuck(statuses)) is not None:
+            if (ending := self._stuck(ranks.statuses)) is not None:
                 return ending
             time.sleep(POLL_SECONDS)
 
+    def _look(self) -> _Ranks:
+        """Return what the ranks of this node say, and which of them are gone."""
+        statuses = self._statuses()
+        gone = {status.rank for status in died_silently(statuses)}
+        if not gone:
+            return _Ranks(statuses, [])
+        # They may have ended well after the first look; what they left is final by now.
+        statuses = self._statuses()
+        silent = [s for s in statuses if s.rank in gone and s.state == "running"]
+        return _Ranks(statuses, silent)
+
     def _statuses(self) -> list[RankStatus]:
-        """Return the statuses of this node's ranks."""
-        found = [s for s in read_all(self._run_dir.logs) if s.rank in self._ranks]
-        if died_silently(found):
-            # It may have ended well between the two looks; its status is final by now.
-            found = [s for s in read_all(self._run_dir.logs) if s.rank in self._ranks]
-        return found
+        return [s for s in read_all(self._run_dir.logs) if s.rank in self._ranks]
 
     def _pass_events_on(self) -> None:
         for record in self._tail.poll():
@@ -299,10 +317,10 @@ class _Supervisor:
         logs = [self._run_dir.rank_log(self._crew.node, rank) for rank in running]
         write_stacks(self._started.launch, logs)
 
-    def _failed(self, statuses: list[RankStatus], *, too_early: bool = False) -> Ending:
+    def _failed(self, ranks: _Ranks, *, too_early: bool = False) -> Ending:
         """Give the other ranks a moment to end by themselves, then name the first failure here."""
         noticed = time.time()
-        silent = died_silently(statuses)
+        statuses, silent = ranks
         if self._left is None:
             self._wait_for_torchrun()
         if silent and self._started.process.poll() is None:
@@ -340,12 +358,12 @@ class _Supervisor:
                 return
             time.sleep(POLL_SECONDS)
 
-    def _ended(self, statuses: list[RankStatus]) -> Ending:
+    def _ended(self, ranks: _Ranks) -> Ending:
         """Decide by what the workers left: torchrun's own code says less."""
-        states = {status.state for status in statuses}
-        if len(statuses) < len(self._ranks) or not states <= {"completed", "stopped"}:
+        states = {status.state for status in ranks.statuses}
+        if len(ranks.statuses) < len(self._ranks) or not states <= {"completed", "stopped"}:
             self._crew.post("failed", {})
-            return self._failed(statuses, too_early=True)
+            return self._failed(ranks, too_early=True)
         return self._ending("stopped" if "stopped" in states else "completed")
 
     def _ending(self, state: State) -> Ending:
