@@ -206,16 +206,18 @@ class AsyncRollout:
             if isinstance(item, dict):
                 self._tell(item)
                 continue
-            if item.batch is not None:
-                versions = item.batch.versions[item.batch.played]
-                oldest, newest = int(versions.min()), int(versions.max())
-                with self._timer("rollout/send"):
-                    self._exchange.send(item.batch.tensors(), item.index, oldest, newest)
+            # First, as the batch may be one that others have given up: actors take it only once
+            # these have sent their END, and those send it only once all have reported.
             own = {"metrics": encode(item.metrics), "next_episode": item.next_episode}
             parts = self._reports.gather_json(own)
             metrics = encode(merge(decode(part["metrics"]) for part in parts))
             next_episode = max(part["next_episode"] for part in parts)
             self._tell({"index": item.index, "metrics": metrics, "next_episode": next_episode})
+            if item.batch is not None:
+                versions = item.batch.versions[item.batch.played]
+                oldest, newest = int(versions.min()), int(versions.max())
+                with self._timer("rollout/send"):
+                    self._exchange.send(item.batch.tensors(), item.index, oldest, newest)
         self._exchange.send_end()
         self._tell({"end": True})
 
