@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from typing import Any
+
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
@@ -21,8 +23,11 @@ class Beats:
     def __init__(self, rank: int) -> None:
         self._rank = rank
         # A connection of its own: calls that wait block the store for all threads.
-        store = distributed_c10d._get_default_store().clone()  # noqa: SLF001 - it has no public name
-        self._store = dist.PrefixStore("beats", store)
+        # It has no public name, and type checkers do not know that it can be cloned.
+        store: Any = distributed_c10d._get_default_store()  # noqa: SLF001
+        self._store = dist.PrefixStore(  # pyright: ignore[reportPrivateImportUsage]
+            "beats", store.clone()
+        )
         self._heard: dict[int, bytes] = {}
 
     def tell(self, text: str) -> None:
