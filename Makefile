@@ -15,7 +15,7 @@ ARGS ?=
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -qq
 
-.PHONY: quickstart test docs lint venv clean
+.PHONY: quickstart test test-all docs lint venv clean
 .DELETE_ON_ERROR:
 
 quickstart: $(VENV)/.installed-run
@@ -25,6 +25,9 @@ quickstart: $(VENV)/.installed-run
 test: $(VENV)/.installed-dev
 	$(ensure-opengl)
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+test-all:
+	$(MAKE) test ARGS="--exhaustive $(ARGS)"
 
 # Pages made from docstrings; a test fails while one is stale.
 docs: $(VENV)/.installed-dev

@@ -36,10 +36,18 @@ def original_environment() -> dict[str, str]:
     return dict(_ENVIRONMENT)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what this machine can't run, and say why."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--exhaustive`."""
+    parser.addoption("--exhaustive", action="store_true", help="also run the exhaustive tests")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip what this machine can't run, or was not asked for, and say why."""
     checks = {"sim": _no_simulator, "gpu": _no_gpu, "multigpu": _no_second_gpu}
+    exhaustive = config.getoption("--exhaustive")
     for item in items:
+        if item.get_closest_marker("exhaustive") and not exhaustive:
+            item.add_marker(pytest.mark.skip(reason="minutes each: `make test-all` runs it"))
         for marker, check in checks.items():
             if item.get_closest_marker(marker) and (reason := check()):
                 item.add_marker(pytest.mark.skip(reason=reason))

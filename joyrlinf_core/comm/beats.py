@@ -6,7 +6,6 @@ They pass where collectives hang, so they can tell which rank it is that others 
 from __future__ import annotations
 
 from collections.abc import Iterable
-
 from typing import Any
 
 import torch.distributed as dist

@@ -44,6 +44,16 @@ def test_known_error_shows_fix_and_exit_code_and_no_traceback(run_dir):
     assert digest.resume == ""
 
 
+def test_the_error_of_a_simulator_is_in_the_headline_and_its_traceback_below(run_dir):
+    trace = "Traceback (most recent call last):\n  File ...\nValueError: no such body\n"
+    statuses = [failed(1, 1.0, f"the simulator raised an exception:\n{trace}", traceback="")]
+    digest = first_failure(run_dir, statuses, [], run_dir.logs / "launcher.log")
+    assert digest.headline == (
+        "rank 1: the simulator raised an exception: ValueError: no such body"
+    )
+    assert digest.detail == trace.strip()
+
+
 def test_newest_whole_checkpoint_is_the_way_on(run_dir):
     for step in (3, 4, 5):
         write_checkpoint(run_dir.checkpoint(step))

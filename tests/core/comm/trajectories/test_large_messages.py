@@ -33,5 +33,6 @@ def rank_main(rank: int, directory: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_message_may_have_more_than_two_gigabytes(tmp_path: Path) -> None:
     spawn(rank_main, args=(str(tmp_path),), nprocs=2)

@@ -59,6 +59,7 @@ def test_a_run_on_disks_of_their_own(start, namespaces):
     assert_no_process_left(pair)
 
 
+@pytest.mark.exhaustive
 def test_a_run_on_a_shared_disk_that_the_last_node_speaks_for(start):
     pair = start("steps:2", disks=1, speaker_is_last=True)
     assert pair.wait() == [0, 0], pair.outputs()
@@ -90,6 +91,7 @@ def test_a_failure_on_one_node_ends_both_with_the_same_words(start, behave, head
     assert_no_process_left(pair)
 
 
+@pytest.mark.exhaustive
 def test_ctrl_c_on_one_node_stops_both_with_a_checkpoint(start):
     pair = start("until_stopped:save")
     pair.until_ready()
@@ -100,6 +102,7 @@ def test_ctrl_c_on_one_node_stops_both_with_a_checkpoint(start):
     assert_no_process_left(pair)
 
 
+@pytest.mark.exhaustive
 def test_a_second_ctrl_c_on_one_node_kills_everywhere(start):
     pair = start("ignore_stop")
     pair.until_ready()
@@ -112,6 +115,7 @@ def test_a_second_ctrl_c_on_one_node_kills_everywhere(start):
     assert_no_process_left(pair)
 
 
+@pytest.mark.exhaustive
 def test_a_launcher_that_was_killed_ends_the_other(start):
     pair = start("ignore_stop")
     pair.until_ready()
@@ -152,6 +156,7 @@ def test_different_configs_are_refused_on_both_with_key_and_values(start):
     assert run_dirs(pair) == []
 
 
+@pytest.mark.exhaustive
 def test_what_keeps_one_node_from_meeting_is_said_at_once(start, namespaces):
     wrong = {"options": {"master_addr": "10.231.78.9", "timeout": 3.0}}
     loopback = {"environ": {"NCCL_SOCKET_IFNAME": "lo"}, "options": {"timeout": 3.0}}
