@@ -167,9 +167,12 @@ def _of_failed(run_dir: RunDir, first: RankStatus, others: list[RankStatus]) -> 
     if failure is None:
         raise AssertionError("a failed status has a failure")
     named = f"{failure.type}: " if failure.traceback else ""
+    headline, *more = failure.message.splitlines() or [""]
+    if more and more[0].startswith("Traceback"):
+        headline += f" {more[-1]}"  # of a simulator; its last line says what happened
     return Digest(
-        headline=f"rank {first.rank}: {named}{failure.message}",
-        detail=failure.traceback,
+        headline=f"rank {first.rank}: {named}{headline}",
+        detail=failure.traceback or "\n".join(more),
         fix=failure.fix,
         log=log,
         also=tuple(_one_line(status) for status in others),
