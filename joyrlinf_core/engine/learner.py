@@ -256,16 +256,21 @@ class Learner:
             )
 
     def _is_finite(self, norm: float, metrics: Mapping[str, Metric]) -> bool:
-        terms = {name: m.value() for name, m in metrics.items() if name.endswith("_loss")}
-        terms["gradient norm"] = norm
-        bad = [f"{name} = {value}" for name, value in terms.items() if not math.isfinite(value)]
-        finite = not self._collectives.any(flag=bool(bad))
-        if not finite and self._algorithm.on_nonfinite == "stop":
+        losses = {name: m.value() for name, m in metrics.items() if name.endswith("_loss")}
+        bad = [f"{name} = {value}" for name, value in losses.items() if not math.isfinite(value)]
+        finite = math.isfinite(norm) and not bad
+        if not self._collectives.any(flag=not finite):
+            return True
+        if self._algorithm.on_nonfinite == "stop":
+            if self._collectives.any(flag=bool(bad)) and not bad:
+                # The norm is that of all ranks. Those whose loss it was speak first.
+                self._collectives.barrier()
+            bad += [f"gradient norm = {norm}"] * (not math.isfinite(norm))
             raise NonFiniteError(
-                f"the update is not finite: {', '.join(bad) or 'on another rank'}",
+                f"the update is not finite: {', '.join(bad)}",
                 fix="lower actor.optim.lr, or set algorithm.on_nonfinite: skip",
             )
-        return finite
+        return False
 
 
 def _staleness(age: Tensor) -> dict[str, Metric]:
