@@ -7,7 +7,6 @@ after the one before.
 from __future__ import annotations
 
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,11 +19,11 @@ import pytest
 from joyrlinf_core.checkpoint.store import latest
 from joyrlinf_core.config.schema import Config
 from joyrlinf_core.launcher import supervisor, torchrun
+from joyrlinf_core.launcher.digest import Digest
 from joyrlinf_core.launcher.jobs import Jobs
 from joyrlinf_core.launcher.nodes.endings import Outcome
 from joyrlinf_core.launcher.run_directory import list_runs
 from joyrlinf_core.observability.events import Record
-from joyrlinf_core.observability.rank_status import read_all
 from joyrlinf_core.observability.run_dir import RunDir
 from tests.core.engine.harness import make_config
 from tests.doubles import faulty, warm_start
@@ -34,7 +33,6 @@ END_SECONDS = 15.0
 """A run has ended so long after its failure was noticed."""
 
 APART = {"env,rollout": "0-1", "actor": "2"}
-RANKS = {"env,rollout": (0, 1), "actor": (2,)}
 STEPS = 10**6
 """More than any launch makes."""
 
@@ -122,13 +120,30 @@ class Campaign:
             signals: Sent to the launcher, one a second, once the fault has struck.
             changes: Keys of the config.
         """
-        (run_dir,) = list_runs(self.root / "results")
-        newest = latest(run_dir.checkpoints)
-        assert newest.path is not None
-        config, checkpoint = self._config(changes), newest.path
+        run_dir, checkpoint = self.run_dir, self.newest
+        config = self._config(changes)
         return self._launch(
             lambda jobs: jobs.resume(config, run_dir, checkpoint), fault, signals=signals
         )
+
+    @property
+    def run_dir(self) -> RunDir:
+        """The run directory."""
+        (run_dir,) = list_runs(self.root / "results")
+        return run_dir
+
+    @property
+    def newest(self) -> Path:
+        """The newest checkpoint; all are whole."""
+        newest = latest(self.run_dir.checkpoints)
+        assert newest.path is not None
+        assert newest.skipped == ()
+        return newest.path
+
+    def finish(self, steps: int = 1, fault: Fault | None = None, **changes: Any) -> Trial:
+        """Go on for so many steps, to the end."""
+        last = int(self.newest.name.rpartition("_")[2]) + steps
+        return self.resume(fault, runner__max_steps=last, **changes)
 
     def fault(self, place: str, what: str, rank: int, **more: Any) -> Fault:
         """Return a fault of the next launch."""
@@ -197,30 +212,24 @@ def _send_later(mark: Path, signals: Sequence[int]) -> None:
     threading.Thread(target=send, daemon=True).start()
 
 
-def kill_later(run_dir: RunDir, rank: int, ready: Callable[[], bool], mark: Path) -> None:
-    """Kill a rank from outside, once something is ready."""
+def check_failed(trial: Trial, rank: int, headline: str, *, within: float = END_SECONDS) -> Digest:
+    """Check how a run ended that one rank has ruined; return what the user was told.
 
-    def kill() -> None:
-        deadline = time.monotonic() + 120
-        while not ready() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        statuses = {status.rank: status for status in read_all(run_dir.logs)}
-        mark.write_text(repr(time.time()))
-        os.kill(int(statuses[rank].process.split(":")[0]), signal.SIGKILL)
-
-    threading.Thread(target=kill, daemon=True).start()
-
-
-def check_failed(trial: Trial, rank: int, headline: str, *, within: float = END_SECONDS) -> None:
-    """Check how a run ended that one rank has ruined."""
+    Args:
+        trial: The launch.
+        rank: That rank.
+        headline: A part of what is said of it.
+        within: Seconds from the fault to the end.
+    """
     digest = trial.outcome.digest
     assert trial.outcome.exit_code == 5, trial.outcome
     assert digest is not None
     assert digest.headline.startswith(f"rank {rank}"), digest
-    assert headline in f"{digest.headline}\n{digest.detail}", digest
+    assert headline in digest.headline, digest
     assert digest.log == trial.run_dir.rank_log(0, rank)
     assert trial.seconds < within
     check_left(trial)
+    return digest
 
 
 def check_left(trial: Trial) -> None:
