@@ -57,7 +57,7 @@ def exchange(
     try:
         works = dist.batch_isend_irecv(operations)
     except RuntimeError as error:
-        raise RunFailedError(f"can't send {', '.join(told)}: {error}") from error
+        raise RunFailedError(f"nothing comes through {', '.join(told)}: {error}") from error
     if len(works) != len(pairs):  # NCCL: one for all of them
         told = [", ".join(told)] * len(works)
     for work, where in zip(works, told, strict=True):

@@ -264,7 +264,7 @@ def refusal(plan, places, tmp_path):
     ("mood", "told"),
     [
         ("refuse", ["ended with exit code 1", "no device is willing"]),
-        ("silent", ["does not answer within 1 s", "command ['get_server_list']"]),
+        ("silent", ["does not answer within 4 s", "command ['get_server_list']"]),
         ("faulty", ["can't use the GPUs", "erver 95 exited with status 1"]),
     ],
 )
@@ -272,7 +272,7 @@ def test_a_daemon_that_does_not_start(
     nvidia, make_shared, places, tmp_path, monkeypatch, mood, told
 ):
     monkeypatch.setenv("FAKE_MPS", mood)
-    monkeypatch.setattr(mps, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(mps, "ANSWER_SECONDS", 4.0)
     monkeypatch.setattr("joyrlinf_core.launcher.mps_daemon.QUIT_SECONDS", 0.3)
     message = refusal(make_shared(), places, tmp_path)
     assert all(word in message for word in told), message
