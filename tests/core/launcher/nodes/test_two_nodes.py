@@ -49,7 +49,7 @@ def test_a_run_on_disks_of_their_own(start, namespaces):
     assert not second.events.exists()
     leader, follower = pair.launchers
     assert "step" in leader.of("event")
-    assert set(follower.of("event")) == {"phase", "run_started"}
+    assert set(follower.of("event")) - {"alive"} == {"phase", "run_started"}
     assert leader.of("speaker") == [""]
     assert follower.of("speaker")[0].startswith("node 0, ")
     assert "results on node 0, " in follower.of("result")[0]
@@ -88,6 +88,26 @@ def test_a_failure_on_one_node_ends_both_with_the_same_words(start, behave, head
     assert first.startswith("error: node 1, ")
     assert headline in first.splitlines()[0]
     assert "node1_rank1.log" in first
+    assert_no_process_left(pair)
+
+
+@pytest.mark.parametrize(
+    ("behave", "headline"),
+    [
+        ("hang:1", "rank 1 is stuck: rollout of step 12, chunk 3/6, env_wait, no sign of life"),
+        ("all_wait", "no rank gets on: all wait for one another"),
+    ],
+)
+@pytest.mark.exhaustive
+def test_ranks_that_do_not_get_on_end_both_nodes(start, behave, headline):
+    pair = start(behave, stuck_after=3.0)
+    assert pair.wait() == [5, 5], pair.outputs()
+    first, second = (launcher.of("failure")[0] for launcher in pair.launchers)
+    assert first == second
+    assert headline in first.splitlines()[0]
+    logs = sorted(pair.directory.rglob("node*_rank*.log"))
+    assert [path.name for path in logs] == ["node0_rank0.log", "node1_rank1.log"]
+    assert all("in job" in path.read_text() for path in logs), "stacks of all ranks"
     assert_no_process_left(pair)
 
 

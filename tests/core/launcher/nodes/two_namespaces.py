@@ -123,6 +123,7 @@ class Pair:
                 "actor": {"model": {"model_type": "fake_parts:FakeModel"}},
                 "runner": {
                     "seed": own[node].get("seed", 0),
+                    "stuck_after_seconds": more.get("stuck_after", 600.0),
                     "logger": {"log_path": "results", "logger_backends": []},
                 },
             }
