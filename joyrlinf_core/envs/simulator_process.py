@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import traceback
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -104,10 +105,10 @@ class SimulatorProcess:
         """Tell the process to leave; does not wait."""
         self.connection.close()
 
-    def wait(self) -> None:
+    def wait(self, seconds: float) -> None:
         """Wait until it left, and kill it when it does not."""
         try:
-            self._process.wait(_CLOSE_TIMEOUT_S)
+            self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -133,8 +134,10 @@ def close_all(processes: list[SimulatorProcess]) -> None:
     """End processes, all at once."""
     for process in processes:
         process.hang_up()
+    deadline = time.monotonic() + _CLOSE_TIMEOUT_S
     for process in processes:
-        process.wait()
+        # One time-out for all: those that are left may all be in a long step.
+        process.wait(max(0.0, deadline - time.monotonic()))
 
 
 def _environment() -> dict[str, str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from joyrlinf_core.envs import simulator_process
 from joyrlinf_core.envs.factory import build_vec_env
 from joyrlinf_core.envs.subproc import SubprocVecEnv, cut
 from joyrlinf_core.errors import SimulatorCrashError
@@ -205,6 +206,18 @@ def test_close_twice_leaves_no_process_no_memory_and_no_descriptor():
     gc.collect()
     assert names("/dev/shm") <= before[0]
     assert len(names("/proc/self/fd")) <= before[1]
+
+
+def test_processes_that_are_all_busy_share_one_time_out(monkeypatch):
+    monkeypatch.setattr(simulator_process, "_CLOSE_TIMEOUT_S", 1.0)
+    env = make(num_workers=4)
+    start(env)
+    for pid in env.pids:
+        os.kill(pid, signal.SIGSTOP)  # as if in a long step
+    started = time.monotonic()
+    env.close()
+    assert time.monotonic() - started < 3.0
+    assert all(gone(pid) for pid in env.pids)
 
 
 def test_a_forgotten_env_ends_its_processes():
