@@ -14,6 +14,8 @@ from tests.core.engine.harness import make_config, make_policy
 from tests.doubles import warm_start
 from tests.e2e.fault_runs import END_SECONDS, Campaign, Trial, check_failed, check_left
 
+pytestmark = pytest.mark.exhaustive
+
 ASYNC = {"algorithm__pipeline_mode": "async", "algorithm__max_staleness": 1}
 SPLIT = {"cluster__component_placement": {"env": "0", "rollout": "1", "actor": "2"}}
 MODES = {
