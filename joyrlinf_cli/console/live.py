@@ -51,6 +51,7 @@ class LiveConsole:
         self._opened = clock()
         self._history = read_history(run_dir.events)
         self._history.phases.clear()
+        self._history.got_on.clear()
         self._notice = ""
         self._live = Live(
             get_renderable=self.render,
@@ -113,12 +114,14 @@ class LiveConsole:
         return _bar_row(name, done, total, silent or text)
 
     def _silent_rank(self) -> str:
-        """Name the rank whose last heartbeat is oldest, if that is long ago."""
-        if not self._history.phases or self._history.finished is not None:
+        """Name the rank that has not got on for longest, if that is long; who waits is not it."""
+        history = self._history
+        if not history.got_on or history.finished is not None:
             return ""
-        rank, record = min(self._history.phases.items(), key=lambda item: item[1].time)
-        age = self._clock() - max(record.time, self._opened)
-        if age < SILENT_SECONDS or not isinstance(record.event, Phase):
+        rank, when = min(history.got_on.items(), key=lambda item: item[1])
+        age = self._clock() - max(when, self._opened)
+        record = history.phases.get(rank)
+        if age < SILENT_SECONDS or record is None or not isinstance(record.event, Phase):
             return ""
         return f"rank {rank} silent in {record.event.phase} for {figures.duration(age)}"
 

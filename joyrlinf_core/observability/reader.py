@@ -8,6 +8,7 @@ from pathlib import Path
 
 from joyrlinf_core.observability.atomic import restore
 from joyrlinf_core.observability.events import (
+    Alive,
     CheckpointSaved,
     EvalResult,
     Finished,
@@ -69,6 +70,8 @@ class History:
     warnings: list[Warned] = field(default_factory=list)
     phases: dict[int, Record] = field(default_factory=dict)
     """Latest `Phase` record of each rank."""
+    got_on: dict[int, float] = field(default_factory=dict)
+    """When each rank last got on, as far as it told; without those that wait for others."""
     finished: Finished | None = None
 
     def add(self, record: Record) -> None:
@@ -80,6 +83,11 @@ class History:
             self._restart(event, record.time)
         elif isinstance(event, Phase):
             self.phases[record.rank] = record
+            self.got_on[record.rank] = record.time
+        elif isinstance(event, Alive):
+            self.got_on[record.rank] = record.time - event.idle
+            if event.waits_for:
+                del self.got_on[record.rank]
         elif isinstance(event, Step):
             self.steps[event.step] = event
         elif isinstance(event, EvalResult):
@@ -96,6 +104,7 @@ class History:
         last = event.start_step
         self.started, self.start_time, self.finished = event, time, None
         self.phases.clear()
+        self.got_on.clear()
         self.steps = {number: step for number, step in self.steps.items() if number <= last}
         self.evals = [e for e in self.evals if e.step <= last and e.label != "end"]
         self.checkpoints = [c for c in self.checkpoints if c.step <= last]

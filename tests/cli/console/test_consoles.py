@@ -16,6 +16,7 @@ from joyrlinf_cli.console.live import LiveConsole
 from joyrlinf_cli.console.plain import PlainConsole
 from joyrlinf_core.config.schema import Config
 from joyrlinf_core.observability.events import (
+    Alive,
     EvalResult,
     Phase,
     Record,
@@ -138,6 +139,9 @@ def test_live_console_names_a_silent_rank(plan, tmp_path):
     clock.now += 50
     feed(console, clock, Phase("rollout", 0), rank=0)
     assert "rank 1 silent in rollout for 52.0 s" in screen(console)
+    feed(console, clock, Alive("", False, "other ranks", 0.0), rank=1)
+    clock.now += 50
+    assert "rank 0 silent in rollout for 52.0 s" in screen(console), "who waits is not to blame"
     console.close()
 
 
