@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
+
+PF_EXITING = 0x4
+"""Flag of Linux: the process has begun to end, and closes its files next."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +26,7 @@ class ProcessId:
     @classmethod
     def of(cls, pid: int) -> ProcessId:
         """Identify a process that runs now."""
-        return cls(pid, _stat(pid)[1])
+        return cls(pid, _stat(pid).started)
 
     @classmethod
     def parse(cls, text: str) -> ProcessId:
@@ -35,22 +39,37 @@ class ProcessId:
 
     @property
     def alive(self) -> bool:
-        """Whether this very process runs; a zombie does not."""
-        state, started = _stat(self.pid)
-        if started and self.started:
-            return started == self.started and state not in "ZX"
+        """Whether this very process runs; one that is ending does not, nor a zombie.
+
+        While a killed process ends, its peers see its connections close already: they may have
+        said so before it is gone.
+        """
+        stat = _stat(self.pid)
+        if stat.started and self.started:
+            return stat.started == self.started and not stat.ends
         return _accepts_signals(self.pid)
 
 
-def _stat(pid: int) -> tuple[str, str]:
-    """Return (state, start time) of a process from /proc; empty strings without it."""
+class _Stat(NamedTuple):
+    """What /proc says of a process.
+
+    Attributes:
+        started: Start time; empty if it says nothing.
+        ends: It is ending, or has ended.
+    """
+
+    started: str = ""
+    ends: bool = False
+
+
+def _stat(pid: int) -> _Stat:
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return "", ""
+        return _Stat()
     # The command name, in brackets, may hold spaces and brackets itself.
-    values = text.rpartition(")")[2].split()
-    return values[0], values[19]
+    state, *values = text.rpartition(")")[2].split()
+    return _Stat(values[18], state in "ZX" or bool(int(values[5]) & PF_EXITING))
 
 
 def _accepts_signals(pid: int) -> bool:
