@@ -100,6 +100,7 @@ class SftJob:
         self, demonstrations: Sequence[Demonstration]
     ) -> tuple[Policy, Samples]:
         """Build a policy with random weights and the statistics of the demonstrations."""
+        self._context.emitter.phase("load", 0)
         model, env = self._config.actor.model, self._config.env.train
         stats = compute_norm_stats(
             np.concatenate([demo.state for demo in demonstrations]),
@@ -246,6 +247,7 @@ class SftJob:
         policy.module.train()
 
     def _save(self, policy: Policy) -> None:
+        self._context.emitter.phase("save", self._step)
         started = time.perf_counter()
         args = self._context.plan.args
         output = Path(args["output"])
