@@ -30,6 +30,8 @@ PHASE_TEXT: dict[str, str] = {
     "sft": "behaviour cloning",
     "rollout": "rollout",
     "update": "update",
+    "wait_for_batch": "waiting for a batch",
+    "wait_for_weights": "waiting for weights",
     "eval": "evaluating",
     "save": "saving",
 }

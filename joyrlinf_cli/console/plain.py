@@ -24,7 +24,7 @@ from joyrlinf_core.plan.run_plan import RunPlan
 REMINDER_SECONDS = 30.0
 """A phase that takes longer than this shows that it is alive, as often."""
 
-QUIET_PHASES = frozenset({"rollout", "update", "save"})
+QUIET_PHASES = frozenset({"rollout", "update", "save", "wait_for_batch", "wait_for_weights"})
 """Phases of every step; their start is not worth a line."""
 
 

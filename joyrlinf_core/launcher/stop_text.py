@@ -5,7 +5,7 @@ from __future__ import annotations
 from joyrlinf_core.observability.events import CheckpointSaved, Phase, Record, RunStarted
 from joyrlinf_core.plan.run_plan import Job
 
-STEP_PHASES = frozenset({"rollout", "update", "save"})
+STEP_PHASES = frozenset({"rollout", "wait_for_batch", "update", "save"})
 """Phases in which a training step is being made."""
 
 
@@ -34,6 +34,7 @@ class JobProgress:
         event = record.event
         if isinstance(event, RunStarted):
             self._started, self._saved_step = event, event.start_step
+            self._phase = Phase("start", event.start_step)
         elif isinstance(event, Phase) and record.rank == self._rank:
             self._phase = event
         elif isinstance(event, CheckpointSaved):
