@@ -15,7 +15,7 @@ from joyrlinf_core.engine import env_messages as wire
 from joyrlinf_core.engine.env_messages import Kind, Layouts, Trouble
 from joyrlinf_core.engine.env_parts import evaluation_parts, part_configs, training_parts
 from joyrlinf_core.engine.threads import ServiceThread
-from joyrlinf_core.observability.activity import waiting, working
+from joyrlinf_core.observability.activity import block, waiting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,7 +90,7 @@ class EnvService:
     def _converse(self, how: PartConfig, line: Line) -> None:
         """Answer requests until the client closes, or one can't be answered."""
         layouts = Layouts.of(how.config)
-        with working("the start of simulators"):
+        with block("the start of simulators"):
             env = how.build()
         try:
             while True:
@@ -100,7 +100,7 @@ class EnvService:
                 try:
                     if self._error is not None:
                         raise self._error
-                    with working(f"simulators for rank {line.peer}"):
+                    with block(f"simulators for rank {line.peer}"):
                         answer = _answer(env, layouts, header, payload)
                 except Exception as error:
                     # A client that is gone need not know.

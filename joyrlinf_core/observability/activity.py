@@ -2,8 +2,8 @@
 
 Telling costs about a microsecond and writes nothing, so that every wait and every timed block can
 tell. `Heartbeat` looks at it from beside and writes down what others need to know. The main thread
-works unless it says that it waits; other threads count only while they say that they work, in
-`working`. Standard library alone.
+works unless it says that it waits; other threads work only inside blocks that have a name.
+Standard library alone.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ class _Thread:
     def __init__(self) -> None:
         self.doing = ""
         self.waits_for = ""
-        self.works = False
         self.moves = 0
 
 
@@ -51,7 +50,7 @@ def current() -> Activity:
     if main is None or not main.waits_for:
         return Activity("" if main is None else main.doing, False, "", moves)
     for thread in threads:
-        if thread.works and thread is not main:
+        if thread is not main and thread.doing and not thread.waits_for:
             return Activity(thread.doing, True, "", moves)
     return Activity("", False, main.waits_for, moves)
 
@@ -63,7 +62,7 @@ def moved() -> None:
 
 @contextmanager
 def block(name: str) -> Iterator[None]:
-    """Name what this thread does in this block."""
+    """Name what this thread does in this block; other ranks may wait for it."""
     thread = _own()
     outer, thread.doing = thread.doing, name
     thread.moves += 1
@@ -72,18 +71,6 @@ def block(name: str) -> Iterator[None]:
     finally:
         thread.doing = outer
         thread.moves += 1
-
-
-@contextmanager
-def working(name: str) -> Iterator[None]:
-    """Say that a thread beside the main one works in this block: others may wait for it."""
-    thread = _own()
-    outer, thread.works = thread.works, True
-    try:
-        with block(name):
-            yield
-    finally:
-        thread.works = outer
 
 
 @contextmanager

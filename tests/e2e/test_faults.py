@@ -132,6 +132,12 @@ def test_a_rank_that_hangs_is_named(campaign: Campaign, rank: int) -> None:
         assert "Thread 0x" in trial.run_dir.rank_log(0, other).read_text()
 
 
+@pytest.mark.parametrize("campaign", ["async"], indirect=True)
+def test_a_thread_that_hangs_is_named(campaign: Campaign) -> None:
+    trial = campaign.resume(campaign.fault("send", "hang", 1), runner__stuck_after_seconds=3.0)
+    check_failed(trial, 1, "is stuck: rollout/send", within=END_SECONDS + 3)
+
+
 @BOTH
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
 @pytest.mark.parametrize(

@@ -41,16 +41,20 @@ def test_what_raises_leaves_no_trace():
     assert activity.current()[:3] == ("", False, "")
 
 
-def test_another_thread_counts_only_while_it_says_that_it_works():
+def test_another_thread_counts_only_inside_a_block_that_has_a_name():
     def serve(until_asked):
-        with activity.working("simulators for rank 1"):
+        with activity.block("simulators for rank 1"):
+            until_asked()
+
+    def send(until_asked):
+        with PhaseTimer()("rollout/send"), activity.waiting("a batch"):
             until_asked()
 
     def idle(until_asked):
-        with activity.block("rollout/send"):
-            until_asked()
+        activity.moved()
+        until_asked()
 
-    ends = [in_thread(serve), in_thread(idle)]
+    ends = [in_thread(serve), in_thread(send), in_thread(idle)]
     assert activity.current()[:3] == ("", False, "")
     with activity.block("update"):
         assert activity.current()[:3] == ("update", False, "")
